@@ -1,0 +1,118 @@
+"""From an answer of the warehouse to stdout or a file. The only place that chooses a format."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, BinaryIO
+
+from pipeline import contracts
+from pipeline.cli.options import Filters, is_terminal
+from pipeline.cli.view import window_of
+from pipeline.errors import ExportError
+
+if TYPE_CHECKING:
+    from pipeline.export import Options, Rows
+    from pipeline.warehouse import Answer, Window
+
+NEWLINES = {"lf": "\n", "crlf": "\r\n"}
+
+
+def show_view(
+    lake: Path,
+    name: str,
+    chosen: Filters,
+    *,
+    by: str | None = None,
+    output: str | None = None,
+    newline: str = "lf",
+    format_name: str | None = None,
+    limit: int | None = None,
+    compact: bool = False,
+) -> None:
+    """Write a view's rows of a window."""
+    from pipeline.warehouse import connect, refresh
+
+    if lake.exists():
+        refresh(lake)
+    with connect(lake) as warehouse:
+        rows = view_rows(warehouse.view(name, window_of(chosen, by)), name)
+        rename = {"day": by} if by not in (None, "day") else {}
+        write(rows, format_name, output, newline=newline, limit=limit, compact=compact, rename=rename, timezone=chosen.timezone)
+
+
+def view_rows(answer: Answer, name: str) -> Rows:
+    """An answer with the contract of its view."""
+    from pipeline.export import Rows
+
+    contract = contracts.load(name)
+    return Rows(contract.name, contract.columns, answer.batches(), contract.help, contract.notes)
+
+
+def write(
+    rows: Rows,
+    format_name: str | None,
+    output: str | None,
+    *,
+    newline: str = "lf",
+    limit: int | None = None,
+    compact: bool = False,
+    rename: Mapping[str, str] | None = None,
+    timezone: str = "UTC",
+) -> None:
+    """Write rows in a format: to a file, which is replaced as one step, or to stdout."""
+    from pipeline.export import Options
+    from pipeline.export import write as export
+
+    to_stdout = output in (None, "-")
+    chosen = format_name or _format_of(output) or ("table" if to_stdout and is_terminal() else "csv")
+    options = Options(
+        width=_width(to_stdout=to_stdout),
+        color=to_stdout and is_terminal() and not os.environ.get("NO_COLOR"),
+        newline=NEWLINES[newline],
+        limit=limit,
+        compact=compact,
+        rename=rename or {},
+        timezone=timezone,
+    )
+    with destination(output) as stream:
+        export(chosen, rows, stream, options)
+
+
+def _width(*, to_stdout: bool) -> int | None:
+    if "COLUMNS" in os.environ or (to_stdout and is_terminal()):
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def _format_of(output: str | None) -> str | None:
+    """The format that a file's name asks for."""
+    from pipeline.export import FORMATS
+
+    suffix = Path(output or "").suffix
+    return next((name for name, form in FORMATS.items() if suffix and f".{form.extension.lstrip('.')}" == suffix), None)
+
+
+@contextmanager
+def destination(output: str | None) -> Iterator[BinaryIO]:
+    """Stdout, or a file that appears under its name when it is whole."""
+    if output in (None, "-"):
+        stream: IO[bytes] = sys.stdout.buffer
+        yield stream  # type: ignore[misc]
+        stream.flush()
+        return
+    path = Path(output or "")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
+    except OSError as error:
+        raise ExportError(f"cannot write {path}: {error.strerror or error}", path=path) from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,42 @@
+"""agentlens sql"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.cli.options import lake_options, output_options
+
+
+@click.command("sql")
+@click.argument("query")
+@click.option(
+    "--format",
+    "-f",
+    "format_name",
+    type=click.Choice(["table", "csv", "json"]),
+    help="How to write it.  [default: table on a terminal, else csv]",
+)
+@click.option("--limit", type=click.IntRange(1), help="At most so many rows.")
+@output_options
+@lake_options
+def command(lake: Path, query: str, format_name: str | None, limit: int | None, output: str | None, newline: str) -> None:
+    """Ask the lake in SQL, read-only. QUERY is one SELECT, or - to read it from stdin.
+
+    \b
+      agentlens sql "select client, sum(estimated_usd) from requests group by client"
+      agentlens sql "describe skills"
+
+    Nothing can be written, and nothing outside the lake be read. Times are UTC.
+    """
+    from pipeline.cli.render import write
+    from pipeline.export import Rows, columns_of
+    from pipeline.warehouse import connect, refresh
+
+    text = click.get_text_stream("stdin").read() if query == "-" else query
+    if lake.exists():
+        refresh(lake)
+    with connect(lake) as warehouse:
+        batches = warehouse.sql(text).batches()
+        write(Rows("sql", columns_of(batches.schema), batches), format_name, output, newline=newline, limit=limit)

@@ -1,0 +1,159 @@
+"""A bounded reader of JSON Lines: native decoding of whole chunks, and a forgiving second look where one fails.
+
+A chunk of complete lines is decoded in one native call. Only if that fails its lines are looked at one by one:
+NUL bytes, byte order marks, lone surrogates, bad UTF-8 and fields of the wrong type are survived; a line that
+holds no object is skipped and counted. A last line without a newline that is no whole record is still being
+written: it is neither an error nor counted, and is read next time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO, TypeVar
+
+import msgspec
+
+from pipeline.client import Report
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+CHUNK = 4 << 20
+LONGEST_LINE = 256 << 20  # a longer one is skipped without being held in memory
+LONGEST_MENDED = 64 << 20  # a longer one that does not decode as it stands is not mended
+_MENDS = 40  # fields that may be dropped from one line before it counts as unreadable
+_NOISE = b"\0 \t\r\n\xef\xbb\xbf"
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+
+def read_rows(stream: BinaryIO, decoder: msgspec.json.Decoder[T], report: Report) -> Iterator[list[T]]:
+    """Yield the records of a stream in order, in batches, as the decoder's struct type.
+
+    Blank lines are passed over, unreadable ones skipped and counted in the report. A field whose value does not
+    fit its type is left at its default (not recorded), with a warning.
+    """
+    for chunk, is_whole in _chunks(stream, report):
+        if not is_whole:
+            yield _tail(chunk, decoder, report)
+            continue
+        lines = chunk.count(b"\n")
+        try:
+            rows = decoder.decode_lines(chunk)
+        except _UNREADABLE:
+            rows = []
+        if len(rows) == lines:
+            report.lines += lines
+            yield rows
+        else:
+            yield list(_one_by_one(chunk, decoder, report))
+
+
+def _chunks(stream: BinaryIO, report: Report) -> Iterator[tuple[bytes, bool]]:
+    """Cut a stream after newlines. The last piece, without one, comes as not whole."""
+    parts: list[bytes] = []
+    held = 0
+    while chunk := stream.read(CHUNK):
+        cut = chunk.rfind(b"\n") + 1
+        if cut and held > LONGEST_LINE:
+            start = chunk.index(b"\n") + 1
+            report.lines += 1
+            report.skip(report.line_number, f"longer than {LONGEST_LINE >> 20} MiB")
+            chunk, cut, parts, held = chunk[start:], cut - start, [], 0
+        if cut:
+            yield b"".join((*parts, chunk[:cut])) if parts else chunk[:cut], True
+            parts, held = [], 0
+        parts = [] if held > LONGEST_LINE else [*parts, chunk[cut:]]
+        held += len(chunk) - cut
+    if held <= LONGEST_LINE:
+        yield b"".join(parts), False
+
+
+def _one_by_one(chunk: bytes, decoder: msgspec.json.Decoder[T], report: Report) -> Iterator[T]:
+    for line in chunk.split(b"\n")[:-1]:
+        if not line or line.isspace():
+            report.blank_lines += 1
+            continue
+        report.lines += 1
+        try:
+            yield decoder.decode(line)
+        except _UNREADABLE:
+            row, why = _mend(line, decoder, report)
+            if row is None:
+                report.skip(report.line_number, why)
+            else:
+                yield row
+
+
+def _tail(line: bytes, decoder: msgspec.json.Decoder[T], report: Report) -> list[T]:
+    """The last line, without a newline: whole, or still being written."""
+    if not line.strip(_NOISE):
+        return []
+    report.lines += 1
+    try:
+        return [decoder.decode(line)]
+    except _UNREADABLE:
+        row, _ = _mend(line, decoder, report)
+    if row is None:
+        report.lines -= 1
+        return []
+    return [row]
+
+
+def _mend(line: bytes, decoder: msgspec.json.Decoder[T], report: Report) -> tuple[T | None, str]:
+    """A record from a line that does not decode as it stands, or None and why there is none."""
+    text = line.strip(_NOISE)
+    if not text:
+        return None, "NUL bytes only"
+    if len(text) > LONGEST_MENDED:
+        return None, "not readable as JSON, and too long to mend"
+    try:
+        value = json.loads(
+            text.decode("utf-8", "replace"), strict=False, parse_constant=lambda _: None, parse_float=_finite
+        )
+    except (ValueError, RecursionError):
+        return None, "not readable as JSON"
+    if not isinstance(value, dict):
+        return None, "no JSON object"
+    for _ in range(_MENDS):
+        try:
+            return decoder.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")), ""
+        except msgspec.ValidationError as error:
+            path = _path(error)
+            if not path or not _drop(value, path):
+                return None, "not of the expected form"
+            report.warn(f"line {report.line_number}: {'.'.join(map(str, path))} does not fit; taken as not recorded")
+        except _UNREADABLE:
+            return None, "not readable as JSON"
+    return None, "not of the expected form"
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _path(error: msgspec.ValidationError) -> list[str | int]:
+    """`$.message.content[3].text` in an error's message as a list of keys and positions."""
+    found = re.search(r"at `\$([^`]*)`", str(error))
+    steps = re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", found[1]) if found else []
+    return [name or int(position) for name, position in steps]
+
+
+def _drop(value: Any, path: list[str | int]) -> bool:
+    """Remove what stands at a path; a list's entry becomes null, so that its neighbours keep their places."""
+    *way, last = path
+    try:
+        for step in way:
+            value = value[step]
+        if isinstance(value, list):
+            if value[last] is None:  # type: ignore[index]
+                del value[last]  # type: ignore[arg-type]
+            else:
+                value[last] = None  # type: ignore[index]
+        else:
+            del value[last]
+    except (LookupError, TypeError):
+        return False
+    return True

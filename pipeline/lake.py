@@ -1,0 +1,258 @@
+"""The lake's files: partitions of Parquet that are only ever replaced whole, and the lock for those who write.
+
+A machine's sources are put into *packs*. A pack is one file a table, client and month, so that a changed source
+costs the rewriting of its pack and a lake of any size has few files. At every moment each file is right.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import platform
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.client import short_id
+from pipeline.errors import LakeError, LakeLockedError
+from pipeline.manifest import Known, Move
+from pipeline.schema import TABLES, TIME_COLUMN, arrow_schema, columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOCK = "lake.lock"
+_DAY = 86_400_000_000
+
+
+@contextmanager
+def lock(lake: Path, wait_seconds: float) -> Iterator[None]:
+    """Hold the lake for writing. Raises LakeLockedError, naming the holder, if it is not free in time."""
+    import filelock
+
+    try:
+        lake.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LakeError(f"cannot make the lake {lake}: {error.strerror}", path=lake) from error
+    note = lake / f"{LOCK}.holder"
+    holding = filelock.FileLock(lake / LOCK, timeout=wait_seconds)
+    try:
+        holding.acquire()
+    except filelock.Timeout as error:
+        holder = _holder(note)
+        hint = "wait for it, or give it longer with --wait SECONDS"
+        raise LakeLockedError(f"the lake {lake} is locked by {holder}", hint=hint, path=lake, holder=holder) from error
+    except OSError as error:
+        raise LakeError(f"cannot write to the lake {lake}: {error.strerror}", path=lake) from error
+    try:
+        since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        note.write_text(f"pid {os.getpid()} on {platform.node()} since {since}", encoding="utf-8")
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+        holding.release()
+
+
+def _holder(note: Path) -> str:
+    try:
+        return note.read_text(encoding="utf-8") or "another run"
+    except OSError:
+        return "another run"
+
+
+def pack_file(table: str, client: str, month: str, machine: str, pack: int) -> str:
+    """Path of a pack's file below the lake."""
+    return f"{table}/client={client}/month={month}/{machine}-{pack:06d}.parquet"
+
+
+def month_of(moment: int | None) -> str | None:
+    """The UTC month of a time in microseconds, as `YYYY-MM`; None for None or a time that no calendar has."""
+    if moment is None:
+        return None
+    day = moment // _DAY
+    month = _MONTHS.get(day)
+    if month is None:
+        try:
+            month = _MONTHS[day] = datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m")
+        except (ValueError, OverflowError, OSError):
+            return None
+    return month
+
+
+_MONTHS: dict[int, str] = {}
+
+
+def by_month(table: str, rows: Iterable[Any], fallback: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Rows by the month of their own time; a row without one goes to the month of its source."""
+    months: dict[str, list[Any]] = defaultdict(list)
+    time = attrgetter(TIME_COLUMN[table])
+    for row in rows:
+        months[month_of(time(row)) or fallback[row.source_id]].append(row)
+    return months
+
+
+def to_table(table: str, rows: Sequence[Any], machine: str) -> pa.Table:
+    """Rows as an Arrow table of the declared schema. Raises an Arrow error for a value of the wrong type."""
+    import pyarrow as pa
+
+    schema = arrow_schema(table)
+    arrays = [pa.repeat(pa.scalar(machine, pa.string()), len(rows))]
+    arrays += [
+        pa.array(list(map(attrgetter(column.name), rows)), schema.field(column.name).type)
+        for column in columns(table)[1:]
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+class PackWriter:
+    """Writes one pack anew, with some of its sources replaced, under temporary names.
+
+    `write` may be called once a table; `moves` then tells what puts the files in place.
+    """
+
+    def __init__(self, lake: Path, client: str, machine: str, pack: int, replaced: frozenset[str]) -> None:
+        self.lake, self.client, self.machine, self.pack, self.replaced = lake, client, machine, pack, replaced
+        self.moves: list[Move] = []
+
+    def write(self, table: str, months: Mapping[str, Sequence[Any]], touched: Iterable[str]) -> None:
+        """Write the new rows of a table, month by month, also those months that held rows of the replaced ones."""
+        import pyarrow as pa
+
+        for month in sorted({*months, *touched}):
+            final = pack_file(table, self.client, month, self.machine, self.pack)
+            kept = self._kept(table, final)
+            new = to_table(table, months[month], self.machine) if months.get(month) else None
+            parts = [part for part in (kept, new) if part is not None and part.num_rows]
+            if not parts:
+                if (self.lake / final).exists():
+                    self.moves.append(Move(final, None))
+                continue
+            whole = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+            self._put(final, whole.sort_by("source_id") if len(parts) > 1 else whole)
+
+    def _kept(self, table: str, final: str) -> pa.Table | None:
+        """The rows of a file that stay, in the schema of today."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        path = self.lake / final
+        if not path.exists():
+            return None
+        try:
+            old = pq.read_table(path, partitioning=None)
+        except (pa.ArrowException, OSError) as error:
+            raise LakeError(
+                f"cannot read {path}: {error}", hint="move that file away and run again", path=path
+            ) from error
+        gone = pc.is_in(old["source_id"], value_set=pa.array(sorted(self.replaced), pa.string()))
+        return conform(old.filter(pc.invert(gone)), arrow_schema(table))
+
+    def _put(self, final: str, rows: pa.Table) -> None:
+        import pyarrow.parquet as pq
+
+        path = self.lake / final
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        self.moves.append(Move(final, f"{Path(final).parent.as_posix()}/{temporary.name}"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            pq.write_table(rows, file, compression="zstd", use_dictionary=_few_values(rows.schema))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def mark(self, gone_at: Mapping[str, int | None], months: Iterable[str]) -> None:
+        """Note in the table `sources` when files went; None for one that came back."""
+        import pyarrow as pa
+
+        for month in sorted(months):
+            final = pack_file("sources", self.client, month, self.machine, self.pack)
+            rows = self._kept("sources", final)
+            if rows is None:
+                continue
+            field = rows.schema.field("gone_at")
+            was = rows["gone_at"].cast(pa.int64()).to_pylist()
+            now = [gone_at.get(s, at) for s, at in zip(rows["source_id"].to_pylist(), was, strict=True)]
+            at = rows.schema.get_field_index("gone_at")
+            self._put(final, rows.set_column(at, field, pa.array(now, pa.int64()).cast(field.type)))
+
+    def abandon(self) -> None:
+        """Remove what was written under temporary names."""
+        for move in self.moves:
+            if move.temporary:
+                (self.lake / move.temporary).unlink(missing_ok=True)
+
+
+_MANY_VALUES = frozenset({"request_id", "response_id", "call_id", "event_id", "sha256"})
+
+
+def _few_values(schema: pa.Schema) -> list[str]:
+    """Columns that a dictionary makes smaller: texts that repeat."""
+    return [
+        field.name for field in schema if str(field.type) in ("string", "bool") and field.name not in _MANY_VALUES
+    ]
+
+
+def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows that an older version wrote, in today's schema: a column that it did not have is NULL or its default."""
+    import pyarrow as pa
+
+    if rows.schema.equals(schema):
+        return rows
+    defaults = {"bool": False, "int64": 0, "string": ""}
+    arrays = []
+    for field in schema:
+        if field.name in rows.column_names:
+            arrays.append(rows[field.name].cast(field.type))
+        else:
+            value = None if field.nullable else defaults.get(str(field.type))
+            arrays.append(pa.repeat(pa.scalar(value, field.type), rows.num_rows))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def rebuild_manifest(lake: Path, machine: str) -> list[Known]:
+    """What the manifest of a machine must have held, read from the lake's own files."""
+    import pyarrow.parquet as pq
+
+    pattern = re.compile(re.escape(machine) + r"-(\d{6})\.parquet$")
+    months: dict[str, set[str]] = defaultdict(set)
+    found: dict[str, Known] = {}
+    for table in TABLES:
+        for path in sorted((lake / table).glob(f"client=*/month=*/{machine}-*.parquet")):
+            match = pattern.match(path.name)
+            if not match:
+                continue  # a machine whose name only begins like this one's
+            client, month = path.parts[-3].partition("=")[2], path.parts[-2].partition("=")[2]
+            rows = pq.read_table(path, partitioning=None)
+            for source_id in rows["source_id"].unique().to_pylist():
+                months[source_id].add(month)
+            if table == "sources":
+                for row in rows.to_pylist():
+                    found[row["source_id"]] = _known(row, client, int(match[1]))
+    for known in found.values():
+        known.months = tuple(sorted(months[known.source_id]))
+    return list(found.values())
+
+
+def _known(row: Mapping[str, Any], client: str, pack: int) -> Known:
+    """A source as its row in the lake tells it; read again at the next run, as its exact time is not in the row."""
+    gone = round(row["gone_at"].timestamp() * 1_000_000) if row["gone_at"] else None
+    identity = (row["machine"], client, row["path"])
+    generation = next((n for n in range(1000) if source_id(*identity, n) == row["source_id"]), 0)
+    # The lake's mtime is in microseconds; -1 makes the next run look at the file once more.
+    return Known(row["source_id"], client, row["path"], generation, row["size_bytes"], -1, None, -1, pack, (), gone)
+
+
+def source_id(machine: str, client: str, path: str, generation: int) -> str:
+    """Identity of a transcript file. A file that was replaced by another one of the same name is a new generation."""
+    return short_id(machine, client, path, generation)
+
+
+def sweep(lake: Path, machine: str) -> None:
+    """Remove half-written files of dead runs of this machine. Needs the lock."""
+    for table in TABLES:
+        for path in (lake / table).glob(f"client=*/month=*/{machine}-*.parquet.*.tmp"):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,338 @@
+"""DuckDB over the lake: a file that holds nothing but views, a way to ask it, and the lock-down for other people's SQL.
+
+The views read each other in four schemas: `lake` (the Parquet files as they are), `ref` (prices and the like),
+`stg` (a lake table made right), `int` (steps between); the public ones are in `main`. A window or filter is a
+session variable that the views read by `getvariable`, so that the same file answers the same in a bare DuckDB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import graphlib
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline import __version__, contracts
+from pipeline.errors import LakeError, QueryError
+from pipeline.paths import resource
+from pipeline.schema import PARTITION_KEYS, TABLES, columns
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from pipeline.prices import PriceBook
+
+DATABASE = "agentlens.duckdb"
+REFERENCE = "ref"
+_STORAGE = "v0.9.2"  # the oldest name DuckDB 2 takes; the format it then writes is read by DuckDB 0.10 and later
+_DUCKDB_TYPES = {
+    "string": "varchar",
+    "bigint": "bigint",
+    "double": "double",
+    "boolean": "boolean",
+    "timestamp": "timestamp with time zone",
+    "list<string>": "varchar[]",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which requests a view looks at. Empty: all. `since` is included, `until` is not; both are aware times."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    clients: tuple[str, ...] = ()
+    project: str | None = None
+    timezone: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)  # what a view asks for beside the window, such as `by`
+
+    def variables(self) -> dict[str, Any]:
+        named = {
+            "since": self.since,
+            "until": self.until,
+            "clients": list(self.clients) or None,
+            "project": self.project,
+            "timezone": self.timezone,
+            **self.options,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+# --- making the file ---------------------------------------------------------------------------------------------
+
+
+USER_PRICES = f"{REFERENCE}/user_prices.csv"  # the user's own price table, as the lake remembers it
+
+
+def fingerprint(lake: Path) -> str:
+    """What the views are made of: other texts, prices, tables or place, other fingerprint. Reads no file's content."""
+    digest = hashlib.sha256(f"{__version__}\n{lake.resolve()}\n".encode())
+    for table in TABLES:
+        digest.update(f"{table}={_has_files(lake, table)}\n".encode())
+    parts = [view.path for view in contracts.views()]
+    for path in (*parts, *sorted(resource("data").glob("*.csv")), lake / USER_PRICES):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def is_current(lake: Path) -> bool:
+    """Is the lake's file of views there, and made of what would be used today?"""
+    try:
+        note = (lake / REFERENCE / "fingerprint").read_text(encoding="ascii")
+    except OSError:
+        return False
+    return (lake / DATABASE).exists() and note == fingerprint(lake)
+
+
+def refresh(lake: Path) -> None:
+    """Make the lake's file of views, if it is not there or not of today. Raises LakeError, ConfigError for prices."""
+    if not is_current(lake):
+        from pipeline import prices
+
+        own = lake / USER_PRICES
+        build(lake, prices.load(resource("data"), own if own.exists() else None))
+
+
+def build(lake: Path, book: PriceBook) -> None:
+    """Write the reference tables and the file of views anew, each replaced as one step."""
+    import duckdb
+    import pyarrow.parquet as pq
+
+    from pipeline.prices import tables
+
+    reference = lake / REFERENCE
+    try:
+        reference.mkdir(parents=True, exist_ok=True)
+        for name, rows in tables(book).items():
+            _replace(reference / f"{name}.parquet", lambda path, rows=rows: pq.write_table(rows, path))
+        _replace(lake / DATABASE, lambda path: _write_views(path, lake))
+        _replace(reference / "fingerprint", lambda path: path.write_text(fingerprint(lake), encoding="ascii"))
+    except (OSError, duckdb.IOException) as error:
+        raise LakeError(f"cannot write the views of the lake {lake}: {error}", path=lake) from error
+
+
+def _replace(final: Path, write: Callable[[Path], object]) -> None:
+    """Write a file beside its place, then put it there."""
+    temporary = final.with_name(f"{final.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        write(temporary)
+        temporary.replace(final)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_views(path: Path, lake: Path) -> None:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute(f"attach {_quoted(path)} as made (storage_version '{_STORAGE}')")
+        connection.execute("use made")
+        _define(connection, lake)
+        connection.execute("use memory")
+        connection.execute("detach made")
+
+
+def _define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
+    for schema in ("lake", "ref", "stg", "int"):
+        connection.execute(f"create schema {schema}")
+    for table in TABLES:
+        connection.execute(f"create view lake.{table} as {_lake_table(lake, table)}")
+    for path in sorted((lake / REFERENCE).glob("*.parquet")):
+        connection.execute(f"create view ref.{path.stem} as select * from read_parquet({_quoted(path)})")
+    for view in ordered(contracts.views()):
+        connection.execute(f"create view {view.qualified} as {view.sql}")
+
+
+def _has_files(lake: Path, table: str) -> bool:
+    return next((lake / table).glob("client=*/month=*/*.parquet"), None) is not None
+
+
+def _lake_table(lake: Path, table: str) -> str:
+    """All files of a table; an empty relation of its form where there are none, as a glob of nothing is an error."""
+    names = [c.name for c in (*PARTITION_KEYS, *columns(table))]
+    if _has_files(lake, table):
+        pattern = _quoted(_no_glob(lake.resolve()) + f"/{table}/client=*/month=*/*.parquet")
+        return (
+            f"select {', '.join(names)} from read_parquet({pattern}, hive_partitioning = true, "
+            "hive_types = {'client': varchar, 'month': varchar})"
+        )
+    typed = [f"cast(null as {_DUCKDB_TYPES[c.type]}) as {c.name}" for c in (*PARTITION_KEYS, *columns(table))]
+    return f"select {', '.join(typed)} where false"
+
+
+def _no_glob(path: Path) -> str:
+    """A path in which nothing is a wildcard."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in path.as_posix())
+
+
+def _quoted(value: object) -> str:
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def ordered(views: Sequence[contracts.View]) -> list[contracts.View]:
+    """Views so that each comes after those that it reads."""
+    import duckdb
+
+    by_name = {view.qualified: view for view in views}
+    with duckdb.connect() as connection:
+        reads = {view.qualified: set(reads_of(connection, view)) & by_name.keys() for view in views}
+    return [by_name[name] for name in graphlib.TopologicalSorter(reads).static_order()]
+
+
+def reads_of(connection: duckdb.DuckDBPyConnection, view: contracts.View) -> Iterator[str]:
+    """The relations that a view's text names, with their schemas; parsed, not bound."""
+    found = connection.execute("select json_serialize_sql(?)", [view.sql]).fetchone()
+    tree = json.loads(found[0]) if found else {"error": True, "error_message": "no answer"}
+    if tree.get("error"):
+        raise QueryError(f"{view.path.name}: {tree.get('error_message')}")
+    pending: list[Any] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending += node
+        elif isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                yield f"{node.get('schema_name') or 'main'}.{node['table_name']}"
+            pending += node.values()
+
+
+# --- asking it ---------------------------------------------------------------------------------------------------
+
+
+class Answer:
+    """Rows of a query, as Arrow batches that are read once."""
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation) -> None:
+        self._relation = relation
+        self.columns: list[str] = relation.columns
+        self.types: list[str] = [str(kind) for kind in relation.types]
+
+    def batches(self, rows: int = 65_536) -> pa.RecordBatchReader:
+        """The rows as Arrow batches. Raises QueryError if the query fails on the way."""
+        try:
+            return self._relation.to_arrow_reader(rows)
+        except _duckdb_error() as error:
+            raise QueryError(_first_line(error)) from error
+
+    def table(self) -> pa.Table:
+        """All rows as one Arrow table."""
+        try:
+            return self._relation.to_arrow_table()
+        except _duckdb_error() as error:
+            raise QueryError(_first_line(error)) from error
+
+
+class Warehouse:
+    """An open lake. Use `connect`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
+        self._connection = connection
+        self.lake = lake
+
+    def view(self, name: str, window: Window | None = None) -> Answer:
+        """The rows of a public view, columns and order as its contract says."""
+        contract = contracts.load(name)
+        window = window or Window()
+        for variable in ("since", "until", "clients", "project", "timezone", "by"):
+            self._connection.execute(f'reset variable "{variable}"')
+        for variable, value in window.variables().items():
+            self._connection.execute(f'set variable "{variable}" = ?', [value])
+        names = ", ".join(f'"{column.name}"' for column in contract.columns)
+        order = ", ".join(contract.order or contract.grain)
+        return self._ask(f"select {names} from main.{name} order by {order}")
+
+    def sql(self, text: str) -> Answer:
+        """The rows of one SELECT that somebody wrote. Raises QueryError for anything else, and for what is refused."""
+        import duckdb
+
+        try:
+            statements = duckdb.extract_statements(text)
+        except duckdb.Error as error:
+            raise QueryError(_first_line(error)) from error
+        if len(statements) != 1:
+            raise QueryError(f"one statement at a time, please: this is {len(statements)}")
+        statement = statements[0]
+        if statement.type == duckdb.StatementType.EXPLAIN:
+            return self._explain(text)
+        if statement.type != duckdb.StatementType.SELECT:
+            kind = str(statement.type).rpartition(".")[2]
+            raise QueryError(f"only SELECT is allowed here, not {kind}", hint="the lake is read-only for queries")
+        return self._ask(statement.query)
+
+    def _explain(self, text: str) -> Answer:
+        """EXPLAIN of a select, and of nothing else."""
+        import duckdb
+
+        words = text.split(maxsplit=2)
+        inner = text.split(maxsplit=1)[1] if len(words) > 1 else ""
+        statements = duckdb.extract_statements(inner) if inner and words[1].lower() != "analyze" else []
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise QueryError("only EXPLAIN of a SELECT is allowed here")
+        return self._ask(f"explain {statements[0].query}")
+
+    def _ask(self, text: str) -> Answer:
+        import duckdb
+
+        try:
+            relation = self._connection.sql(text)
+        except duckdb.Error as error:
+            raise QueryError(_first_line(error)) from error
+        if relation is None:
+            raise QueryError("the query has no result")
+        return Answer(relation)
+
+    def interrupt_after(self, seconds: float) -> threading.Timer:
+        """Start a timer that ends what this connection runs. Cancel it when the query is done."""
+        timer = threading.Timer(seconds, self._connection.interrupt)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+
+@contextmanager
+def connect(lake: Path, *, locked_down: bool = True) -> Iterator[Warehouse]:
+    """Open a lake's views for reading; nothing can be written, and nothing outside the lake be read.
+
+    Raises LakeError if there is no lake.
+    """
+    import duckdb
+
+    path = lake / DATABASE
+    if not path.exists():
+        raise LakeError(f"there is no lake at {lake}", hint="make one with: agentlens ingest", path=lake)
+    try:
+        connection = duckdb.connect(path, read_only=True)
+    except duckdb.Error as error:
+        raise LakeError(f"cannot open {path}: {_first_line(error)}", path=path) from error
+    try:
+        connection.execute("set TimeZone = 'UTC'")
+        if locked_down:
+            connection.execute(f"set allowed_directories = [{_quoted(lake.resolve().as_posix() + '/')}]")
+            connection.execute("set enable_external_access = false")
+            connection.execute("set lock_configuration = true")
+        yield Warehouse(connection, lake)
+    finally:
+        connection.close()
+
+
+def _duckdb_error() -> type[Exception]:
+    import duckdb
+
+    return duckdb.Error
+
+
+def _first_line(error: Exception) -> str:
+    """The part of a DuckDB message that says what is wrong, without its drawing of the query."""
+    return " ".join(line.strip() for line in str(error).split("\n\n")[0].splitlines())

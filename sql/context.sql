@@ -1,0 +1,19 @@
+-- One row a client, project and item that stood in the context: its size, how often it was carried, what that came to.
+select
+    client,
+    project,
+    item_kind,
+    item,
+    cast(null as varchar) as scope,
+    min(evidence) as evidence,
+    count(distinct session_id) as sessions,
+    cast(sum(distinct_requests) as bigint) as requests,
+    cast(sum(case when tokens is null then 1 else 0 end) as bigint) as unsized_items,
+    cast(sum(unpriced_requests) as bigint) as unpriced_requests,
+    arg_max(tokens, coalesce(ts, timestamptz '1970-01-01 00:00:00+00')) as tokens,
+    cast(sum(tokens * requests) as bigint) as overhead_tokens,
+    sum(case when requests > unpriced_requests then tokens * usd_per_token end) as overhead_usd,
+    coalesce(bool_and(tokens_measured and tokens is not null), false) as tokens_measured,
+    coalesce(bool_and(tokens_measured and tokens is not null), false) as overhead_measured
+from int.item_costs
+group by client, project, item_kind, item
