@@ -53,26 +53,22 @@ class Report:
     """What reading one file taught about the file itself. Warnings are texts for people, with line numbers."""
 
     lines: int = 0
-    blank_lines: int = 0
     skipped_lines: int = 0
+    line_number: int = 0  # of the line at hand, while lines are looked at one by one
     warnings: list[str] = field(default_factory=list)
     dropped_warnings: int = 0
 
-    @property
-    def line_number(self) -> int:
-        """Number of the line that was read last, while lines are read one by one."""
-        return self.lines + self.blank_lines
-
     def warn(self, text: str) -> None:
+        """Tell something that a reader of the numbers should know."""
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(text)
         else:
             self.dropped_warnings += 1
 
-    def skip(self, line: int, why: str) -> None:
-        """Count a line that holds no readable record."""
+    def skip(self, why: str) -> None:
+        """Count the line at hand as one that holds no readable record."""
         self.skipped_lines += 1
-        self.warn(f"line {line}: skipped: {why}")
+        self.warn(f"line {self.line_number}: skipped: {why}")
 
 
 @dataclass(slots=True)

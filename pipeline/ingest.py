@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from pipeline import clients
 from pipeline.client import Client, Home, Parsed, Report, Source
 from pipeline.errors import LakeError, SourceError
-from pipeline.lake import PackWriter, by_month, lock, month_of, rebuild_manifest, source_id, sweep, to_table
+from pipeline.lake import PackWriter, by_month, lock, migrate, month_of, rebuild_manifest, source_id, sweep, to_table
 from pipeline.manifest import Known, Manifest, Move
-from pipeline.schema import TABLES
+from pipeline.schema import TABLES, schema_version
 from pipeline.schema import Source as SourceRow
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-PACK_BYTES = 24 << 20  # transcripts in one pack: what a changed source costs to rewrite
+PACK_BYTES = 64 << 20  # transcripts in one pack: what a changed source costs to rewrite
 IN_PROCESS_BYTES = 6 << 20  # less than this is parsed at once, without starting workers
 _HEAD = 4096
 _EDGE = 64 << 10
@@ -122,24 +122,34 @@ def run(options: Options, progress: Progress | None = None) -> RunReport:
     """Bring the lake up to date with the transcripts. Raises LakeError where nothing can be done."""
     started = time.perf_counter()
     manifest = Manifest(options.lake, options.machine)
-    known, _, unfinished = manifest.read()
+    state = manifest.read()
     names = options.clients or clients.names()
-    plan = make_plan(options, names, known)
+    plan = make_plan(options, names, state.known if state else [])
     report = RunReport(found=plan.found, warnings=plan.warnings)
-    if not plan.empty or unfinished or not manifest.exists():
+    if not plan.empty or state is None or state.unfinished or state.meta.get("schema") != schema_version():
         with lock(options.lake, options.wait_seconds):
-            manifest.recover()
-            sweep(options.lake, options.machine)
-            known, _, _ = manifest.read()
-            if not known and not manifest.exists():
-                known = rebuild_manifest(options.lake, options.machine)
-                manifest.commit(known, [])
+            known = _prepare(options, manifest)
             plan = make_plan(options, names, known)
             report.warnings = plan.warnings
             _execute(options, manifest, known, plan, report, progress)
     report.unchanged = report.found - report.read - report.failed
     report.seconds = time.perf_counter() - started
     return report
+
+
+def _prepare(options: Options, manifest: Manifest) -> list[Known]:
+    """Finish what a dead run left, and bring the lake's files to today's schema. Needs the lock."""
+    state = manifest.read()
+    if state is None:
+        manifest.commit(rebuild_manifest(options.lake, options.machine), [])
+    manifest.recover()
+    sweep(options.lake, options.machine)
+    state = manifest.read()
+    known = state.known if state else []
+    if not state or state.meta.get("schema") != schema_version():
+        manifest.commit([], migrate(options.lake, options.machine))
+        manifest.note(schema=schema_version())
+    return known
 
 
 def make_plan(options: Options, names: Iterable[str], known: Sequence[Known]) -> Plan:
@@ -458,7 +468,7 @@ def _source_row(known: Known, parsed: Parsed, report: Report, now: int, sha256: 
 
 def open_source(path: Path) -> BinaryIO:
     """A transcript as plain bytes; a `.zst` file is decompressed as it is read."""
-    file = path.open("rb")
+    file = path.open("rb", buffering=0)  # whole chunks are read
     if path.suffix != ".zst":
         return file
     import zstandard

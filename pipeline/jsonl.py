@@ -20,7 +20,7 @@ from pipeline.client import Report
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-CHUNK = 4 << 20
+CHUNK = 1 << 20
 LONGEST_LINE = 256 << 20  # a longer one is skipped without being held in memory
 LONGEST_MENDED = 64 << 20  # a longer one that does not decode as it stands is not mended
 _MENDS = 40  # fields that may be dropped from one line before it counts as unreadable
@@ -34,46 +34,69 @@ def read_rows(stream: BinaryIO, decoder: msgspec.json.Decoder[T], report: Report
     Blank lines are passed over, unreadable ones skipped and counted in the report. A field whose value does not
     fit its type is left at its default (not recorded), with a warning.
     """
-    for chunk, is_whole in _chunks(stream, report):
+    for piece, offset, is_whole in _pieces(stream, report):
         if not is_whole:
-            yield _tail(chunk, decoder, report)
+            yield _tail(bytes(piece), decoder, report)
             continue
-        lines = chunk.count(b"\n")
         try:
-            rows = decoder.decode_lines(chunk)
+            rows = decoder.decode_lines(piece)
         except _UNREADABLE:
-            rows = []
-        if len(rows) == lines:
-            report.lines += lines
-            yield rows
+            report.line_number = _newlines_before(stream, offset)
+            rows = list(_one_by_one(bytes(piece), decoder, report))
         else:
-            yield list(_one_by_one(chunk, decoder, report))
+            report.lines += len(rows)
+        yield rows
 
 
-def _chunks(stream: BinaryIO, report: Report) -> Iterator[tuple[bytes, bool]]:
-    """Cut a stream after newlines. The last piece, without one, comes as not whole."""
-    parts: list[bytes] = []
+def _pieces(stream: BinaryIO, report: Report) -> Iterator[tuple[memoryview | bytes, int, bool]]:
+    """Cut a stream after newlines: pieces of whole lines with their offsets. What follows the last newline is not whole.
+
+    A line that goes over the edge of a chunk comes by itself, so that no chunk is copied for it.
+    """
+    parts: list[bytes] = []  # of a line that has not ended yet
     held = 0
+    end = 0
     while chunk := stream.read(CHUNK):
+        start = end - held  # where the line that has not ended yet begins
+        end += len(chunk)
         cut = chunk.rfind(b"\n") + 1
-        if cut and held > LONGEST_LINE:
-            start = chunk.index(b"\n") + 1
+        if not cut:
+            parts = [*parts, chunk] if held <= LONGEST_LINE else []
+            held += len(chunk)
+            continue
+        first = chunk.find(b"\n") + 1 if held else 0
+        if held > LONGEST_LINE:
             report.lines += 1
-            report.skip(report.line_number, f"longer than {LONGEST_LINE >> 20} MiB")
-            chunk, cut, parts, held = chunk[start:], cut - start, [], 0
-        if cut:
-            yield b"".join((*parts, chunk[:cut])) if parts else chunk[:cut], True
-            parts, held = [], 0
-        parts = [] if held > LONGEST_LINE else [*parts, chunk[cut:]]
-        held += len(chunk) - cut
+            report.line_number = _newlines_before(stream, start) + 1
+            report.skip(f"longer than {LONGEST_LINE >> 20} MiB")
+        elif held:
+            yield b"".join((*parts, chunk[:first])), start, True
+        if first < cut:
+            yield memoryview(chunk)[first:cut], start + held + first, True
+        parts, held = [chunk[cut:]], len(chunk) - cut
     if held <= LONGEST_LINE:
-        yield b"".join(parts), False
+        yield b"".join(parts), end - held, False
 
 
-def _one_by_one(chunk: bytes, decoder: msgspec.json.Decoder[T], report: Report) -> Iterator[T]:
-    for line in chunk.split(b"\n")[:-1]:
+def _newlines_before(stream: BinaryIO, offset: int) -> int:
+    """Lines before an offset. Read again, as only what is damaged needs it; 0 for a stream that cannot go back."""
+    try:
+        here = stream.tell()
+        stream.seek(0)
+    except OSError:
+        return 0
+    lines = 0
+    while offset > 0 and (chunk := stream.read(min(CHUNK, offset))):
+        lines += chunk.count(b"\n")
+        offset -= len(chunk)
+    stream.seek(here)
+    return lines
+
+
+def _one_by_one(piece: bytes, decoder: msgspec.json.Decoder[T], report: Report) -> Iterator[T]:
+    for line in piece.split(b"\n")[:-1]:
+        report.line_number += 1
         if not line or line.isspace():
-            report.blank_lines += 1
             continue
         report.lines += 1
         try:
@@ -81,7 +104,7 @@ def _one_by_one(chunk: bytes, decoder: msgspec.json.Decoder[T], report: Report) 
         except _UNREADABLE:
             row, why = _mend(line, decoder, report)
             if row is None:
-                report.skip(report.line_number, why)
+                report.skip(why)
             else:
                 yield row
 
@@ -90,14 +113,13 @@ def _tail(line: bytes, decoder: msgspec.json.Decoder[T], report: Report) -> list
     """The last line, without a newline: whole, or still being written."""
     if not line.strip(_NOISE):
         return []
-    report.lines += 1
     try:
-        return [decoder.decode(line)]
+        row: T | None = decoder.decode(line)
     except _UNREADABLE:
         row, _ = _mend(line, decoder, report)
     if row is None:
-        report.lines -= 1
         return []
+    report.lines += 1
     return [row]
 
 

@@ -213,25 +213,43 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def migrate(lake: Path, machine: str) -> list[Move]:
+    """Write this machine's files of an older schema anew, under temporary names; returns what puts them in place."""
+    import pyarrow.parquet as pq
+
+    moves: list[Move] = []
+    for table in TABLES:
+        for client, month, pack, path in _files(lake, table, machine):
+            if not pq.read_schema(path).equals(arrow_schema(table)):
+                writer = PackWriter(lake, client, machine, pack, frozenset())
+                writer.write(table, {}, [month])
+                moves += writer.moves
+    return moves
+
+
+def _files(lake: Path, table: str, machine: str) -> Iterator[tuple[str, str, int, Path]]:
+    """A machine's files of a table: client, month, pack, path."""
+    pattern = re.compile(re.escape(machine) + r"-(\d{6})\.parquet$")
+    for path in sorted((lake / table).glob(f"client=*/month=*/{machine}-*.parquet")):
+        match = pattern.match(path.name)
+        if match:  # else a machine whose name only begins like this one's
+            yield path.parts[-3].partition("=")[2], path.parts[-2].partition("=")[2], int(match[1]), path
+
+
 def rebuild_manifest(lake: Path, machine: str) -> list[Known]:
     """What the manifest of a machine must have held, read from the lake's own files."""
     import pyarrow.parquet as pq
 
-    pattern = re.compile(re.escape(machine) + r"-(\d{6})\.parquet$")
     months: dict[str, set[str]] = defaultdict(set)
     found: dict[str, Known] = {}
     for table in TABLES:
-        for path in sorted((lake / table).glob(f"client=*/month=*/{machine}-*.parquet")):
-            match = pattern.match(path.name)
-            if not match:
-                continue  # a machine whose name only begins like this one's
-            client, month = path.parts[-3].partition("=")[2], path.parts[-2].partition("=")[2]
+        for client, month, pack, path in _files(lake, table, machine):
             rows = pq.read_table(path, partitioning=None)
-            for source_id in rows["source_id"].unique().to_pylist():
-                months[source_id].add(month)
+            for identity in rows["source_id"].unique().to_pylist():
+                months[identity].add(month)
             if table == "sources":
                 for row in rows.to_pylist():
-                    found[row["source_id"]] = _known(row, client, int(match[1]))
+                    found[row["source_id"]] = _known(row, client, pack)
     for known in found.values():
         known.months = tuple(sorted(months[known.source_id]))
     return list(found.values())
@@ -252,7 +270,8 @@ def source_id(machine: str, client: str, path: str, generation: int) -> str:
 
 
 def sweep(lake: Path, machine: str) -> None:
-    """Remove half-written files of dead runs of this machine. Needs the lock."""
-    for table in TABLES:
-        for path in (lake / table).glob(f"client=*/month=*/{machine}-*.parquet.*.tmp"):
+    """Remove half-written files of dead runs: those of this machine, and of the views. Needs the lock."""
+    patterns = [f"{table}/client=*/month=*/{machine}-*.parquet.*.tmp" for table in TABLES]
+    for pattern in (*patterns, "*.duckdb.*.tmp", "ref/*.tmp"):
+        for path in lake.glob(pattern):
             path.unlink(missing_ok=True)

@@ -53,15 +53,21 @@ class Move:
     temporary: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a manifest holds: all sources, notes, and whether a commit is left to finish."""
+
+    known: list[Known]
+    meta: dict[str, str]
+    unfinished: bool
+
+
 class Manifest:
     """The state of one machine in one lake. Everything but `read` needs the lake's lock."""
 
     def __init__(self, lake: Path, machine: str) -> None:
         self.lake = lake
         self.path = lake / "state" / f"{machine}.sqlite"
-
-    def exists(self) -> bool:
-        return self.path.exists()
 
     def _connect(self) -> sqlite3.Connection:
         try:
@@ -73,26 +79,30 @@ class Manifest:
             raise LakeError(f"cannot open {self.path}: {error}", path=self.path) from error
         return connection
 
-    def read(self) -> tuple[list[Known], dict[str, str], bool]:
-        """All sources, the notes, and whether a commit is left to finish."""
-        if not self.exists():
-            return [], {}, False
+    def read(self) -> State | None:
+        """What is known; None if nothing is, or if the file that should know was never finished."""
+        if not self.path.exists():
+            return None
         try:
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
                 rows = connection.execute("select * from sources").fetchall()
                 meta = dict(connection.execute("select key, value from meta").fetchall())
                 unfinished = bool(connection.execute("select count(*) from journal").fetchone()[0])
-        except sqlite3.Error as error:
-            raise LakeError(
-                f"cannot read {self.path}: {error}",
-                hint="remove that file to have it rebuilt from the lake",
-                path=self.path,
-            ) from error
-        known = [
-            Known(*values, months=tuple(months.split(",")) if months else (), gone_at=gone_at)
-            for *values, months, gone_at in rows
-        ]
-        return known, meta, unfinished
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return None
+            raise LakeError(f"cannot read {self.path}: {error}", path=self.path) from error
+        except sqlite3.DatabaseError as error:
+            hint = "remove that file to have it rebuilt from the lake"
+            raise LakeError(f"cannot read {self.path}: {error}", hint=hint, path=self.path) from error
+        known = []
+        for row in rows:
+            source_id, client, path, generation, size, mtime_ns, head, parser_version, pack, months, gone_at = row
+            kept = tuple(months.split(",")) if months else ()
+            known.append(
+                Known(source_id, client, path, generation, size, mtime_ns, head, parser_version, pack, kept, gone_at)
+            )
+        return State(known, meta, unfinished)
 
     def commit(self, sources: Sequence[Known], moves: Sequence[Move]) -> None:
         """Make new files and new knowledge of their sources visible as one step."""
@@ -116,9 +126,9 @@ class Manifest:
 
     def recover(self) -> None:
         """Finish a commit that a dead run left, and remove its half-written files."""
-        if self.exists():
-            with closing(self._connect()) as connection:
-                rows = connection.execute("select final, temporary from journal").fetchall()
+        with closing(self._connect()) as connection:
+            rows = connection.execute("select final, temporary from journal").fetchall()
+            if rows:
                 self._finish(connection, [Move(final, temporary) for final, temporary in rows])
 
     def _finish(self, connection: sqlite3.Connection, moves: Sequence[Move]) -> None:

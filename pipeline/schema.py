@@ -239,3 +239,11 @@ def arrow_schema(table: str) -> pa.Schema:
         "list<string>": pa.list_(pa.string()),
     }
     return pa.schema([pa.field(c.name, types[c.type], nullable=c.null is not None, metadata={"doc": c.doc}) for c in columns(table)])
+
+
+def schema_version() -> str:
+    """A fingerprint of all tables' columns: files of another one must be brought to today's form."""
+    import hashlib
+
+    parts = [(table, column.name, column.type) for table in TABLES for column in columns(table)]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

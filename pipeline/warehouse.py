@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,13 +96,18 @@ def is_current(lake: Path) -> bool:
     return (lake / DATABASE).exists() and note == fingerprint(lake)
 
 
-def refresh(lake: Path) -> None:
+def refresh(lake: Path, wait_seconds: float = 60.0) -> None:
     """Make the lake's file of views, if it is not there or not of today. Raises LakeError, ConfigError for prices."""
-    if not is_current(lake):
-        from pipeline import prices
+    if is_current(lake):
+        return
+    from pipeline import prices
+    from pipeline.lake import lock
 
-        own = lake / USER_PRICES
-        build(lake, prices.load(resource("data"), own if own.exists() else None))
+    own = lake / USER_PRICES
+    book = prices.load(resource("data"), own if own.exists() else None)
+    with lock(lake, wait_seconds):
+        if not is_current(lake):
+            build(lake, book)
 
 
 def build(lake: Path, book: PriceBook) -> None:
@@ -115,7 +121,7 @@ def build(lake: Path, book: PriceBook) -> None:
     try:
         reference.mkdir(parents=True, exist_ok=True)
         for name, rows in tables(book).items():
-            _replace(reference / f"{name}.parquet", lambda path, rows=rows: pq.write_table(rows, path))
+            _replace(reference / f"{name}.parquet", partial(pq.write_table, rows))
         _replace(lake / DATABASE, lambda path: _write_views(path, lake))
         _replace(reference / "fingerprint", lambda path: path.write_text(fingerprint(lake), encoding="ascii"))
     except (OSError, duckdb.IOException) as error:
@@ -147,27 +153,32 @@ def _write_views(path: Path, lake: Path) -> None:
 def _define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
     for schema in ("lake", "ref", "stg", "int"):
         connection.execute(f"create schema {schema}")
+    # Views are checked as they are made; over empty tables that is quick, and the real ones have the same columns.
     for table in TABLES:
-        connection.execute(f"create view lake.{table} as {_lake_table(lake, table)}")
+        connection.execute(f"create view lake.{table} as {_empty_table(table)}")
     for path in sorted((lake / REFERENCE).glob("*.parquet")):
-        connection.execute(f"create view ref.{path.stem} as select * from read_parquet({_quoted(path)})")
+        connection.execute(f"create view ref.{path.stem} as select * from read_parquet({_quoted(path.resolve())})")
     for view in ordered(contracts.views()):
         connection.execute(f"create view {view.qualified} as {view.sql}")
+    for table in TABLES:
+        if _has_files(lake, table):
+            connection.execute(f"create or replace view lake.{table} as {_full_table(lake, table)}")
 
 
 def _has_files(lake: Path, table: str) -> bool:
     return next((lake / table).glob("client=*/month=*/*.parquet"), None) is not None
 
 
-def _lake_table(lake: Path, table: str) -> str:
-    """All files of a table; an empty relation of its form where there are none, as a glob of nothing is an error."""
-    names = [c.name for c in (*PARTITION_KEYS, *columns(table))]
-    if _has_files(lake, table):
-        pattern = _quoted(_no_glob(lake.resolve()) + f"/{table}/client=*/month=*/*.parquet")
-        return (
-            f"select {', '.join(names)} from read_parquet({pattern}, hive_partitioning = true, "
-            "hive_types = {'client': varchar, 'month': varchar})"
-        )
+def _full_table(lake: Path, table: str) -> str:
+    """All files of a table."""
+    names = ", ".join(c.name for c in (*PARTITION_KEYS, *columns(table)))
+    pattern = _quoted(_no_glob(lake.resolve()) + f"/{table}/client=*/month=*/*.parquet")
+    kinds = "hive_types = {'client': varchar, 'month': varchar}"
+    return f"select {names} from read_parquet({pattern}, hive_partitioning = true, {kinds})"
+
+
+def _empty_table(table: str) -> str:
+    """A relation of a table's form without rows, as a glob of nothing is an error."""
     typed = [f"cast(null as {_DUCKDB_TYPES[c.type]}) as {c.name}" for c in (*PARTITION_KEYS, *columns(table))]
     return f"select {', '.join(typed)} where false"
 

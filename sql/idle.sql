@@ -101,6 +101,6 @@ left join used_ever
         carried.client = used_ever.client
         and carried.item_kind = used_ever.item_kind
         and carried.item = used_ever.item
-left join int.unseen_uses as unseen_uses
-    on carried.client = unseen.client and carried.project is not distinct from unseen_uses.project
-where used_here.item is null
+left join unseen
+    on carried.client = unseen.client and carried.project is not distinct from unseen.project
+where coalesce(uses.uses, 0) = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -50,7 +51,7 @@ def bring_up_to_date(
 ) -> RunReport:
     """Ingest, make the views where they are not of today, and say on stderr what was done."""
     from pipeline.ingest import Options, run
-    from pipeline.warehouse import is_current, refresh
+    from pipeline.warehouse import refresh
 
     remember_prices(lake, prices)
     options = Options(
@@ -64,8 +65,7 @@ def bring_up_to_date(
     )
     with progress_bar() as progress:
         report = run(options, progress)
-    if not is_current(lake):
-        refresh(lake)
+    refresh(lake, wait)
     tell(report, lake)
     return report
 
@@ -125,7 +125,7 @@ def print_stats(report: RunReport) -> None:
 @contextmanager
 def progress_bar() -> Iterator[Progress | None]:
     """A bar on stderr while files are read; nothing off a terminal."""
-    if not sys.stderr.isatty() or log.LOGGER.level > log.logging.INFO:
+    if not sys.stderr.isatty() or log.LOGGER.level > logging.INFO:
         yield None
         return
     bar: Any = None

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO, Literal
 
 from pipeline import contracts
 from pipeline.cli.options import Filters, is_terminal
@@ -16,10 +16,10 @@ from pipeline.cli.view import window_of
 from pipeline.errors import ExportError
 
 if TYPE_CHECKING:
-    from pipeline.export import Options, Rows
-    from pipeline.warehouse import Answer, Window
+    from pipeline.export import Rows
+    from pipeline.warehouse import Answer
 
-NEWLINES = {"lf": "\n", "crlf": "\r\n"}
+NEWLINES: dict[str, Literal["\n", "\r\n"]] = {"lf": "\n", "crlf": "\r\n"}
 
 
 def show_view(
@@ -50,7 +50,7 @@ def view_rows(answer: Answer, name: str) -> Rows:
     from pipeline.export import Rows
 
     contract = contracts.load(name)
-    return Rows(contract.name, contract.columns, answer.batches(), contract.help, contract.notes)
+    return Rows(contract.name, contract.columns, answer.batches(), contract.help, contract.notes, contract.grain)
 
 
 def write(

@@ -7,6 +7,7 @@ its parent's rows. docs/clients/codex.md tells the evidence for every rule in he
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -239,8 +240,8 @@ class _Rollout:
         self.first_ts: int | None = None
         self.last_ts: int | None = None
         # whose rows these are
-        self.lineage: list[str] = []  # ids of the threads whose history is copied here, the eldest last
-        self.is_forked = False
+        self.lineage: dict[str, None] = {}  # ids of the threads whose history is copied here, the eldest last
+        self.is_forked = self.has_own_requests = False
         self.rank = 0
         self.turn_seen: int | None = None  # time of the last turn or count, to see a copy's end by
         # the running turn and response
@@ -252,13 +253,14 @@ class _Rollout:
         self.is_answering = False
         self.answer_ts: Number = None
         self.calls: dict[str, ToolCall] = {}
+        self.unanswered: dict[str, ToolCall] = {}
         self.open_calls: list[ToolCall] = []  # of the running response
         self.turn_calls = 0  # calls before the running turn
         self.commands: dict[str, str] = {}  # of calls that read a SKILL.md
         # counters
         self.total: _Counts | None = None
         self.total_row = -1
-        self.keys: set[str] = set()
+        self.keys: dict[str, int] = {}
         self.record_turns: set[str | None] = set()  # turns whose responses have a record each
         self.unpaired: list[tuple[Request, _Counts]] = []  # records whose count is still to come
         self.held: list[tuple[str, _Counts]] = []  # counts whose record is still to come
@@ -279,7 +281,7 @@ class _Rollout:
     def read(self, records: list[_Record]) -> None:
         """Take a batch of records in."""
         if self.report.skipped_lines > len(self.gaps):
-            self._note_gaps()
+            self._note_gaps(len(records))
         for record in records:
             self.row += 1
             payload = record.payload
@@ -302,18 +304,14 @@ class _Rollout:
             self._see_time(records[0].timestamp)
             self._see_time(records[-1].timestamp)
 
-    def _note_gaps(self) -> None:
-        """Learn from the report before which rows its newly skipped lines stand."""
-        known = len(self.gaps)
+    def _note_gaps(self, records: int) -> None:
+        """Learn from the report before which rows of the batch at hand its skipped lines stand."""
+        first, known = self.row + 1, len(self.gaps)
         lines = [int(found[1]) for text in self.report.warnings if (found := re.match(r"line (\d+): skipped", text))]
         for position, line in enumerate(lines[known:], known):
-            self.gaps.append(max(line - 1 - position - self.report.blank_lines, 0))
+            self.gaps.append(min(max(line - 1 - position, first), first + records))
         while len(self.gaps) < self.report.skipped_lines:  # warnings beyond the report's limit name no line
-            self.gaps.append(self.row + 1)
-
-    def _line(self) -> int:
-        """Number of this row's line in the file."""
-        return self.row + 1 + self.report.blank_lines + sum(gap <= self.row for gap in self.gaps)
+            self.gaps.append(first)
 
     def _see_time(self, raw: Number) -> None:
         moment = client.timestamp(raw)
@@ -383,9 +381,9 @@ class _Rollout:
     def _copied_meta(self, identity: str) -> None:
         if identity in self.lineage:
             return  # the copied thread was resumed
-        self.lineage.append(identity)
+        self.lineage[identity] = None
         self.is_forked = True
-        if not any(request.copy_rank < 2 for request in self.out.requests):
+        if not self.has_own_requests:
             self.rank = 2
 
     def turn_started(self, record: _Record, payload: _Payload) -> None:
@@ -432,9 +430,10 @@ class _Rollout:
 
     def turn_aborted(self, _record: _Record, _payload: _Payload) -> None:
         """The person stopped the turn: calls without a result will get none."""
-        for call in self.calls.values():
-            if call.ended_at is None and call.outcome is None:
+        for call in self.unanswered.values():
+            if call.outcome is None:
                 call.outcome = "interrupted"
+        self.unanswered.clear()
 
     def thread_name(self, _record: _Record, payload: _Payload) -> None:
         """The thread was named, by the person or by the client."""
@@ -534,7 +533,7 @@ class _Rollout:
         used = last if last is not None and last.is_spent() else None
         if total is None:
             if used:
-                self._warn_once(f"line {self._line()}: no running total: repeated counts cannot be told apart")
+                self._warn_once(f"record {self.row + 1}: no running total: repeated counts cannot be told apart")
             return used
         if before is None:
             return self._first_spent(total, last)
@@ -550,8 +549,8 @@ class _Rollout:
         if min(missing) < 0:  # the counter began anew, above the old one
             return used
         lost = missing[0] + missing[3]
-        where = f"line {self._line()}: the running total grew by {lost} tokens more than its response"
-        if any(before_row < gap <= self.row for gap in self.gaps):
+        where = f"record {self.row + 1}: the running total grew by {lost} tokens more than its response"
+        if bisect_right(self.gaps, before_row) < bisect_right(self.gaps, self.row):
             self.report.warn(f"{where}; they were of a skipped line and are in no request")
             return used
         self.report.warn(f"{where}; they are counted with it")
@@ -563,7 +562,9 @@ class _Rollout:
             return total if total.is_spent() else None
         beyond = (total.whole or 0) + (total.output or 0) - (last.whole or 0) - (last.output or 0)
         if beyond > 0 and not self.is_forked:
-            self.report.warn(f"line {self._line()}: the running total begins with {beyond} tokens that no row explains")
+            self.report.warn(
+                f"record {self.row + 1}: the running total begins with {beyond} tokens that no row explains"
+            )
         return last if last.is_spent() else None
 
     def _key(self, counts: _Counts) -> str:
@@ -578,14 +579,13 @@ class _Rollout:
         else:
             call = self.open_calls[0].call_id if self.open_calls else None
             key = short_id("thread", self._thread(), self.turn, call, *counts.parts())
-        while key in self.keys:  # the counter began anew and came by again
-            key = short_id(key)
-        self.keys.add(key)
-        return key
+        again = self.keys.get(key, 0)  # the counter began anew and came by here again
+        self.keys[key] = again + 1
+        return short_id(key, again) if again else key
 
     def _thread(self) -> str:
         """The thread whose history this is: in a copy the eldest that it names."""
-        return self.lineage[-1] if self.lineage else self.session_id
+        return next(reversed(self.lineage), self.session_id)
 
     def _request(self, record: _Record, key: str, spent: _Counts, context: int | None, model: str | None) -> Request:
         whole, cached, written = spent.whole, spent.cached, spent.written
@@ -613,6 +613,7 @@ class _Rollout:
             copy_rank=self.rank,
         )
         self.out.requests.append(request)
+        self.has_own_requests = self.has_own_requests or self.rank < 2
         self.turn_seen = moment
         self.is_answering = False
         self.open_calls = []
@@ -622,7 +623,7 @@ class _Rollout:
     def _within(self, limit: int, part: int | None, what: str) -> int | None:
         if part is None or part <= limit:
             return part
-        self.report.warn(f"line {self._line()}: {what} of {part} tokens in an input of {limit}; cut to the input")
+        self.report.warn(f"record {self.row + 1}: {what} of {part} tokens in an input of {limit}; cut to the input")
         return limit
 
     def _next_seq(self) -> int:
@@ -760,7 +761,7 @@ class _Rollout:
             target=target,
             input_bytes=size,
         )
-        self.calls[call_id] = call
+        self.calls[call_id] = self.unanswered[call_id] = call
         self.open_calls.append(call)
         self.out.tool_calls.append(call)
         return call
@@ -770,6 +771,7 @@ class _Rollout:
         call = self.calls.get(payload.call_id or "")
         if call is None:
             return
+        self.unanswered.pop(call.call_id, None)
         raw = payload.output
         outcome, duration = codex_context.outcome_of(raw)
         if call.ended_at is None:

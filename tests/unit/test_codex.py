@@ -370,16 +370,16 @@ def test_what_the_counter_grew_beyond_the_response_is_counted_with_it() -> None:
     assert (second.input_tokens, second.cache_read_tokens, second.output_tokens) == (500, 500, 50)
     assert (second.context_tokens, second.n_requests) == (400, 1)
     assert report.warnings == [
-        "line 4: the running total grew by 630 tokens more than its response; they are counted with it"
+        "record 4: the running total grew by 630 tokens more than its response; they are counted with it"
     ]
 
 
 def test_what_a_skipped_line_hides_is_in_no_request() -> None:
     rows = [meta(), turn(1), count(2, usage(100), usage(100)), count(3, usage(1100, 500, 60), usage(400, 300, 20))]
     lines = [json.dumps(row).encode() for row in rows]
-    parsed, report = parse(b"\n".join([*lines[:3], b"", b"{torn", lines[3], b""]))
+    parsed, report = parse(b"\n".join([*lines[:3], b"{torn", lines[3], b""]))
     assert tokens(parsed.requests, "output_tokens") == 30
-    assert report.warnings[1].startswith("line 6: the running total grew by 630 tokens")
+    assert report.warnings[1].startswith("record 4: the running total grew by 630 tokens")
 
 
 def test_more_torn_lines_than_warnings() -> None:
@@ -449,6 +449,9 @@ def test_numbers_in_quotes_and_numbers_not_recorded() -> None:
     assert (request.reasoning_tokens, request.cache_write_tokens) == (None, None)
     assert report.warnings
     assert report.skipped_lines == 0
+    parsed, _ = rollout(meta(), turn(1), count(2, {"output_tokens": 5}, {"output_tokens": 5}))
+    (request,) = parsed.requests
+    assert (request.input_tokens, request.output_tokens, request.context_tokens) == (None, 5, None)
 
 
 def test_model_and_directory_are_those_of_the_turn(tmp_path: Path) -> None:
@@ -700,6 +703,7 @@ def test_a_compaction_brings_texts_again() -> None:
     kept = [
         message(0, role, text)["payload"] for role, text in (("user", "fix it"), ("user", skill), ("developer", "Hi"))
     ]
+    kept.append({"type": "compaction", "encrypted_content": "gAAA"})
     parsed, _ = rollout(
         meta(),
         turn(1),
@@ -744,6 +748,7 @@ def test_tools_that_come_late() -> None:
         item(3, "tool_search_call", call_id="c1", arguments={"query": "sql"}),
         count(4, usage(100), usage(100)),
         item(5, "tool_search_output", call_id="c1", tools=found),
+        item(6, "tool_search_output", call_id="unknown", tools=[]),
     )
     assert [(e.event, e.item_kind, e.item, e.seq) for e in parsed.context_events] == [
         ("tool_definitions", "tool", "web_search", 0),
