@@ -270,8 +270,8 @@ def source_id(machine: str, client: str, path: str, generation: int) -> str:
 
 
 def sweep(lake: Path, machine: str) -> None:
-    """Remove half-written files of dead runs: those of this machine, and of the views. Needs the lock."""
+    """Remove half-written files of dead runs: those of this machine. Needs the lock."""
     patterns = [f"{table}/client=*/month=*/{machine}-*.parquet.*.tmp" for table in TABLES]
-    for pattern in (*patterns, "*.duckdb.*.tmp", "ref/*.tmp"):
+    for pattern in patterns:
         for path in lake.glob(pattern):
             path.unlink(missing_ok=True)

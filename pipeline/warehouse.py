@@ -111,7 +111,7 @@ def refresh(lake: Path, wait_seconds: float = 60.0) -> None:
 
 
 def build(lake: Path, book: PriceBook) -> None:
-    """Write the reference tables and the file of views anew, each replaced as one step."""
+    """Write the reference tables and the file of views anew, each replaced as one step. Needs the lake's lock."""
     import duckdb
     import pyarrow.parquet as pq
 
@@ -119,6 +119,8 @@ def build(lake: Path, book: PriceBook) -> None:
 
     reference = lake / REFERENCE
     try:
+        for leftover in (*lake.glob(f"{DATABASE}.*.tmp"), *reference.glob("*.tmp")):
+            leftover.unlink(missing_ok=True)  # of a run that was killed
         reference.mkdir(parents=True, exist_ok=True)
         for name, rows in tables(book).items():
             _replace(reference / f"{name}.parquet", partial(pq.write_table, rows))
@@ -329,6 +331,7 @@ def connect(lake: Path, *, locked_down: bool = True) -> Iterator[Warehouse]:
         raise LakeError(f"cannot open {path}: {_first_line(error)}", path=path) from error
     try:
         connection.execute("set TimeZone = 'UTC'")
+        connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
         if locked_down:
             connection.execute(f"set allowed_directories = [{_quoted(lake.resolve().as_posix() + '/')}]")
             connection.execute("set enable_external_access = false")

@@ -22,6 +22,7 @@ _FORMULA = r"^[\s\pZ\x{FEFF}]*[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]|^[\t\r\n]"
 # zeros at the end of a decimal (version 1.10).
 _NUMBER_LIKE = r"^\s*(?:0\d+(?:\.\d*)?|(?:\d+\.?\d*|\.\d+)[eE][+\-]?\d+|\d{16,}(?:\.\d*)?|\d*\.\d{15,}|\d*\.\d*0)\s*$"
 _DEFUSE = f"{_FORMULA}|{_NUMBER_LIKE}"
+_DIGITS = 15
 _CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}]"
 _QUOTE = r'[",\r\n]|^$'  # an empty text is quoted, which tells it from n/a
 _SPECIAL = f"{_DEFUSE}|{_CONTROL}|{_QUOTE}"
@@ -63,12 +64,22 @@ def _column(array: pa.Array, *, is_flag: bool) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return text(without_zone(array).cast(pa.timestamp("ms"), safe=False))
     if pa.types.is_floating(kind):
-        return _without_exponent(text(finite(array)))
+        return _without_exponent(_fifteen_digits(finite(array)))
     if pa.types.is_decimal(kind):
         return _without_exponent(text(array))
     if is_flat(kind) and not is_text(kind):
         return text(array)
     return _cells(text(array))
+
+
+def _fifteen_digits(numbers: pa.Array) -> pa.Array:
+    """Floats as text with the 15 significant digits that a spreadsheet keeps: more would not survive it."""
+    written = text(numbers)
+    long = pc.greater(pc.utf8_length(written), _DIGITS + 1).fill_null(False)
+    if not pc.any(long).as_py():
+        return written
+    rounded = [repr(float(f"{number:.{_DIGITS}g}")) for number in numbers.filter(long).to_pylist()]
+    return pc.replace_with_mask(written, long, pa.array(rounded, TEXT))
 
 
 def _without_exponent(numbers: pa.Array) -> pa.Array:

@@ -1,57 +1,107 @@
 -- One row a text that entered a session's context: from which request on it was carried, and up to which (not included).
 with events as (
+    select *
+    from stg.context_events
+),
+
+-- What takes things out of the context, each with the one before it, so that an event finds the next one alone.
+clearings as (
     select
-        context_events.*,
+        client,
+        session_id,
+        seq,
+        position,
+        lag(seq) over (partition by client, session_id order by seq, position) as last_seq,
+        lag(position) over (partition by client, session_id order by seq, position) as last_position
+    from events
+    where event in ('compacted', 'cleared')
+),
+
+removals as (
+    select
+        client,
+        session_id,
+        item_kind,
+        item,
+        seq,
+        position,
+        lag(seq) over (partition by client, session_id, item_kind, item order by seq, position) as last_seq,
+        lag(position) over (partition by client, session_id, item_kind, item order by seq, position) as last_position
+    from events
+    where event = 'removed'
+),
+
+entered as (
+    select
+        *,
         -- What came as a message leaves with it; what stands before all messages stays to the end of the session.
         case
             when item_kind in ('system', 'memory') then false
             when event in ('tool_definitions', 'memory') then false
             when event = 'instructions' and item_kind = 'instruction' then false
             else true
-        end as is_message,
-        min(case when event in ('compacted', 'cleared') then seq end) over (
-            partition by client, session_id
-            order by seq, position
-            rows between 1 following and unbounded following
-        ) as cleared_seq,
-        min(case when event = 'removed' then seq end) over (
-            partition by client, session_id, item_kind, item
-            order by seq, position
-            rows between 1 following and unbounded following
-        ) as removed_seq
-    from stg.context_events as context_events
-),
-
-entered as (
-    select
-        *,
-        -- The same text is never there twice at once: when it is sent again, the first one ends.
-        lead(seq) over (
-            partition by client, session_id, item_kind, item, case when is_message then coalesce(sha256, event_id) end
-            order by seq, position
-        ) as resent_seq
+        end as is_message
     from events
     where
         event in ('listed', 'loaded', 'instructions', 'tool_definitions', 'memory')
         and item is not null
+),
+
+-- The same text is never there twice at once: when it is sent again, the first one ends.
+resent as (
+    select
+        *,
+        lead(seq) over (
+            partition by client, session_id, item_kind, item, case when is_message then coalesce(sha256, event_id) end
+            order by seq, position
+        ) as resent_seq
+    from entered
 )
 
 select
-    entered.client,
-    entered.session_id,
-    entered.event_id,
-    entered.event,
-    entered.cause,
-    entered.item_kind,
-    entered.item,
-    entered.path,
-    entered.ts,
-    entered.is_copied,
-    cast(ceil(entered.chars / 4.0) as bigint) as tokens,
+    resent.client,
+    resent.session_id,
+    resent.event_id,
+    resent.event,
+    resent.cause,
+    resent.item_kind,
+    resent.item,
+    resent.path,
+    resent.ts,
+    resent.is_copied,
+    cast(ceil(resent.chars / 4.0) as bigint) as tokens,
     false as tokens_measured,
     'transcript' as evidence,
-    entered.seq as from_seq,
+    resent.seq as from_seq,
     -- NULL: to the end of the session. (least passes over NULL.)
-    least(case when entered.is_message then entered.cleared_seq end, entered.removed_seq, entered.resent_seq)
-        as until_seq
-from entered
+    least(clearings.seq, removals.seq, resent.resent_seq) as until_seq
+from resent
+left join clearings
+    on
+        resent.is_message
+        and resent.client = clearings.client
+        and resent.session_id = clearings.session_id
+        and (
+            clearings.seq > resent.seq
+            or (clearings.seq = resent.seq and clearings.position > resent.position)
+        )
+        and (
+            clearings.last_seq is null
+            or clearings.last_seq < resent.seq
+            or (clearings.last_seq = resent.seq and clearings.last_position < resent.position)
+        )
+left join removals
+    on
+        resent.client = removals.client
+        and resent.session_id = removals.session_id
+        and resent.item_kind = removals.item_kind
+        and resent.item = removals.item
+        and (
+            removals.seq > resent.seq
+            or (removals.seq = resent.seq and removals.position > resent.position)
+        )
+        and (
+            removals.last_seq is null
+            or removals.last_seq < resent.seq
+            or (removals.last_seq = resent.seq and removals.last_position < resent.position)
+        )

@@ -1,14 +1,14 @@
--- One row a use of an item that a client recorded, whenever it was: a skill loaded or called, an agent started, a tool called.
+-- One row a use of an item that a file records, copies included: they change neither whether it was used nor when last.
 with sessions as (
     select
         client,
+        source_id,
         session_id,
-        parent_session_id,
         project,
         is_subagent,
         agent,
         started_at
-    from stg.sessions
+    from lake.sessions
 ),
 
 calls as (
@@ -22,9 +22,9 @@ calls as (
         tool_calls.skill,
         tool_calls.target,
         tool_calls.ts
-    from stg.tool_calls as tool_calls
+    from lake.tool_calls as tool_calls
     left join sessions
-        on tool_calls.client = sessions.client and tool_calls.session_id = sessions.session_id
+        on tool_calls.source_id = sessions.source_id and tool_calls.session_id = sessions.session_id
 )
 
 select
@@ -33,14 +33,13 @@ select
     'skill' as item_kind,
     context_events.item,
     context_events.ts
-from stg.context_events as context_events
+from lake.context_events as context_events
 left join sessions
-    on context_events.client = sessions.client and context_events.session_id = sessions.session_id
+    on context_events.source_id = sessions.source_id and context_events.session_id = sessions.session_id
 where
     context_events.event = 'loaded'
     and context_events.item_kind = 'skill_body'
     and context_events.cause <> 'compaction'
-    and not context_events.is_copied
 union all
 select
     client,
@@ -59,15 +58,6 @@ select
     ts
 from calls
 where kind = 'agent' and target is not null
-union all
-select
-    client,
-    project,
-    'agent' as item_kind,
-    agent as item,
-    started_at as ts
-from sessions
-where is_subagent and agent is not null
 union all
 select
     client,
@@ -94,3 +84,12 @@ select
     ts
 from calls
 where mcp_server is not null and tool <> concat('mcp__', mcp_server, '__', mcp_tool)
+union all
+select
+    client,
+    project,
+    'agent' as item_kind,
+    agent as item,
+    started_at as ts
+from sessions
+where is_subagent and agent is not null

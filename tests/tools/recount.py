@@ -124,8 +124,10 @@ def keep_fullest(best: dict[tuple[str, str], tuple[int, Row, bool]], row: Row) -
     message = row.get("message")
     if row.get("type") != "assistant" or not isinstance(message, dict):
         return
-    if message.get("model") == "<synthetic>" or row.get("isApiErrorMessage"):
+    if message.get("model") == "<synthetic>":
         return
+    if row.get("isApiErrorMessage") and not any(v for v in usage_of(row).values() if isinstance(v, (int, float))):
+        return  # a notice of the client: nothing was spent
     if not message.get("id") and not usage_of(row):
         return  # says nothing of a response
     if message.get("id"):
