@@ -1,4 +1,4 @@
-"""python -m pipeline"""
+"""The command `python -m pipeline`."""
 
 from __future__ import annotations
 

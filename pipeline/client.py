@@ -216,7 +216,7 @@ def sha256(text: str) -> str:
 
 
 def short_id(*parts: object) -> str:
-    """An id made of parts: equal parts, equal id. It begins with a letter, so that no spreadsheet takes it for a number."""
+    """An id made of parts: equal parts, equal id. It begins with a letter, so that no spreadsheet makes it a number."""
     joined = "\x1f".join(map(str, parts)).encode("utf-8", "replace")
     return "x" + hashlib.blake2b(joined, digest_size=8).hexdigest()
 

@@ -49,6 +49,8 @@ class Contract:
     order: tuple[str, ...] = ()
     notes: str = ""
     nullable_grain: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()  # columns that a narrow terminal should show, beside the grain
+    has_window: bool = True
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -139,4 +141,6 @@ def load(name: str) -> Contract:
         order=tuple(data.get("order", ())),
         notes=data.get("notes", ""),
         nullable_grain=tuple(data.get("nullable_grain", ())),
+        keep=tuple(data.get("keep", ())),
+        has_window=data.get("has_window", True),
     )

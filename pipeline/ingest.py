@@ -400,9 +400,7 @@ def _vet(outcome: Outcome, parsed: Parsed) -> Outcome:
     return outcome
 
 
-def _remember_months(
-    read: Sequence[tuple[Outcome, Parsed]], placed: Mapping[str, Mapping[str, Sequence[Any]]]
-) -> None:
+def _remember_months(read: Sequence[tuple[Outcome, Parsed]], placed: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
     found: dict[str, set[str]] = defaultdict(set)
     for months in placed.values():
         for month, rows in months.items():

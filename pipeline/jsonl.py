@@ -49,7 +49,7 @@ def read_rows(stream: BinaryIO, decoder: msgspec.json.Decoder[T], report: Report
 
 
 def _pieces(stream: BinaryIO, report: Report) -> Iterator[tuple[memoryview | bytes, int, bool]]:
-    """Cut a stream after newlines: pieces of whole lines with their offsets. What follows the last newline is not whole.
+    """Cut a stream after newlines: pieces of whole lines with their offsets; what follows the last one is not whole.
 
     A line that goes over the edge of a chunk comes by itself, so that no chunk is copied for it.
     """

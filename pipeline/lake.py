@@ -7,8 +7,8 @@ costs the rewriting of its pack and a lake of any size has few files. At every m
 from __future__ import annotations
 
 import os
-import re
 import platform
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -191,9 +191,7 @@ _MANY_VALUES = frozenset({"request_id", "response_id", "call_id", "event_id", "s
 
 def _few_values(schema: pa.Schema) -> list[str]:
     """Columns that a dictionary makes smaller: texts that repeat."""
-    return [
-        field.name for field in schema if str(field.type) in ("string", "bool") and field.name not in _MANY_VALUES
-    ]
+    return [field.name for field in schema if str(field.type) in ("string", "bool") and field.name not in _MANY_VALUES]
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 

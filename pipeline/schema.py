@@ -50,7 +50,8 @@ class Row(msgspec.Struct, gc=False, kw_only=True):
 
     source_id: Annotated[str, Col("the transcript file that says so (sources.source_id)")]
     session_id: Annotated[
-        str | None, Col("the session, as the client names it; a subagent has one of its own", null="the file names no session")
+        str | None,
+        Col("the session, as the client names it; a subagent has one of its own", null="the file names no session"),
     ] = None
 
 
@@ -62,10 +63,14 @@ class Source(msgspec.Struct, gc=False, kw_only=True):
     client_version: Annotated[str | None, Col("the newest client version that the file names", null=_NOT)] = None
     size_bytes: Annotated[int, Col("size when it was read", unit="bytes", measured="measured")] = 0
     mtime: Annotated[Timestamp, Col("the file's modification time when it was read")] = 0
-    sha256: Annotated[str | None, Col("fingerprint of the content: SHA-256 of size, first and last 64 KiB", null="unreadable")] = None
+    sha256: Annotated[
+        str | None, Col("fingerprint of the content: SHA-256 of size, first and last 64 KiB", null="unreadable")
+    ] = None
     lines: Annotated[int, Col("lines that are not blank", measured="measured")] = 0
     skipped_lines: Annotated[int, Col("lines that hold no readable record", measured="measured")] = 0
-    warnings: Annotated[list[str], Col("what a reader of the numbers should know, with line numbers; empty if all is well")] = []
+    warnings: Annotated[
+        list[str], Col("what a reader of the numbers should know, with line numbers; empty if all is well")
+    ] = []
     first_ts: Annotated[Timestamp | None, Col("time of the earliest record", null="no record has a time")] = None
     last_ts: Annotated[Timestamp | None, Col("time of the latest record", null="no record has a time")] = None
     ingested_at: Annotated[Timestamp, Col("when the file was read")] = 0
@@ -76,11 +81,18 @@ class Source(msgspec.Struct, gc=False, kw_only=True):
 class Session(Row, gc=False, kw_only=True):
     """One row a session and file. The view `sessions` has one row a session."""
 
-    parent_session_id: Annotated[str | None, Col("the session that started this subagent, or that this one was forked from", null="none")] = None
+    parent_session_id: Annotated[
+        str | None, Col("the session that started this subagent, or that this one was forked from", null="none")
+    ] = None
     is_subagent: Annotated[bool, Col("a subagent of another session")] = False
     agent: Annotated[str | None, Col("type of the subagent", null="no subagent, or not recorded")] = None
-    project: Annotated[str | None, Col("first working directory, a worktree folded into its repository", null=_NOT)] = None
-    repo_root: Annotated[str | None, Col("top folder of the repository of `project`, where it is on this disk", null="no repository there")] = None
+    project: Annotated[str | None, Col("first working directory, a worktree folded into its repository", null=_NOT)] = (
+        None
+    )
+    repo_root: Annotated[
+        str | None,
+        Col("top folder of the repository of `project`, where it is on this disk", null="no repository there"),
+    ] = None
     git_branch: Annotated[str | None, Col("first branch that the file names", null=_NOT)] = None
     title: Annotated[str | None, Col("title given by the person or the client", null=_NOT)] = None
     started_at: Annotated[Timestamp | None, Col("time of the earliest record", null="no record has a time")] = None
@@ -88,7 +100,12 @@ class Session(Row, gc=False, kw_only=True):
     client_version: Annotated[str | None, Col("newest client version that the session names", null=_NOT)] = None
     reported_usd: Annotated[
         float | None,
-        Col("cost that the client reported for the whole session; may include calls that no record shows", unit="USD", null=_NOT, measured="measured"),
+        Col(
+            "cost that the client reported for the whole session; may include calls that no record shows",
+            unit="USD",
+            null=_NOT,
+            measured="measured",
+        ),
     ] = None
 
 
@@ -96,44 +113,76 @@ class Request(Row, gc=False, kw_only=True):
     """One row a model response and file. The view `requests` has each response once."""
 
     request_id: Annotated[str, Col("identity of the response: equal in every copy, different for different responses")]
-    response_id: Annotated[str | None, Col("the response's own id at the vendor (a replay under another request id shares it)", null=_NOT)] = None
+    response_id: Annotated[
+        str | None, Col("the response's own id at the vendor (a replay under another request id shares it)", null=_NOT)
+    ] = None
     seq: Annotated[int, Col("position among the session's responses in this file: 0, 1, 2 ...")]
     ts: Annotated[Timestamp | None, Col("time of the response's first record", null=_NOT)] = None
-    project: Annotated[str | None, Col("working directory of the request, a worktree folded into its repository", null=_NOT)] = None
+    project: Annotated[
+        str | None, Col("working directory of the request, a worktree folded into its repository", null=_NOT)
+    ] = None
     n_requests: Annotated[int, Col("responses that the row stands for", measured="measured")] = 1
     model: Annotated[str | None, Col("model as recorded", null=_NOT)] = None
     provider: Annotated[str | None, Col("vendor or gateway as recorded", null=_NOT)] = None
     input_tokens: Annotated[int | None, Col("input that was not cached", null=_NOT, **_TOKENS)] = None
     output_tokens: Annotated[int | None, Col("output, reasoning included", null=_NOT, **_TOKENS)] = None
     cache_read_tokens: Annotated[int | None, Col("input read from the cache", null=_NOT, **_TOKENS)] = None
-    cache_write_tokens: Annotated[int | None, Col("input written to the cache, whatever its life", null=_NOT, **_TOKENS)] = None
-    cache_write_5m_tokens: Annotated[int | None, Col("the part of the writes that lives 5 minutes", null=_NOT, **_TOKENS)] = None
-    cache_write_1h_tokens: Annotated[int | None, Col("the part of the writes that lives 1 hour", null=_NOT, **_TOKENS)] = None
-    reasoning_tokens: Annotated[int | None, Col("the part of output_tokens that is reasoning", null=_NOT, **_TOKENS)] = None
-    context_tokens: Annotated[
-        int | None, Col("what the model had in front of it: input + cache read + cache write (of the last inner call, where a record sums several)", null=_NOT, **_TOKENS)
+    cache_write_tokens: Annotated[
+        int | None, Col("input written to the cache, whatever its life", null=_NOT, **_TOKENS)
     ] = None
-    reported_usd: Annotated[float | None, Col("cost that the client reported for this response", unit="USD", null=_NOT, measured="measured")] = None
+    cache_write_5m_tokens: Annotated[
+        int | None, Col("the part of the writes that lives 5 minutes", null=_NOT, **_TOKENS)
+    ] = None
+    cache_write_1h_tokens: Annotated[
+        int | None, Col("the part of the writes that lives 1 hour", null=_NOT, **_TOKENS)
+    ] = None
+    reasoning_tokens: Annotated[
+        int | None, Col("the part of output_tokens that is reasoning", null=_NOT, **_TOKENS)
+    ] = None
+    context_tokens: Annotated[
+        int | None,
+        Col(
+            "what the model had in front of it: input + cache read + cache write (of the last inner call, where a record sums several)",
+            null=_NOT,
+            **_TOKENS,
+        ),
+    ] = None
+    reported_usd: Annotated[
+        float | None, Col("cost that the client reported for this response", unit="USD", null=_NOT, measured="measured")
+    ] = None
     service_tier: Annotated[str | None, Col("standard, priority, batch, flex ... as recorded", null=_NOT)] = None
     speed: Annotated[str | None, Col("standard or fast, as recorded", null=_NOT)] = None
-    inference_geo: Annotated[str | None, Col("geography of the inference, where it changes the price, as recorded", null=_NOT)] = None
-    web_search_requests: Annotated[int | None, Col("web searches run by the vendor, billed by the call", null=_NOT, measured="measured")] = None
-    premium_requests: Annotated[float | None, Col("premium requests, where the client bills so", null=_NOT, measured="measured")] = None
+    inference_geo: Annotated[
+        str | None, Col("geography of the inference, where it changes the price, as recorded", null=_NOT)
+    ] = None
+    web_search_requests: Annotated[
+        int | None, Col("web searches run by the vendor, billed by the call", null=_NOT, measured="measured")
+    ] = None
+    premium_requests: Annotated[
+        float | None, Col("premium requests, where the client bills so", null=_NOT, measured="measured")
+    ] = None
     stop_reason: Annotated[str | None, Col("why the response ended, as recorded", null=_NOT)] = None
     is_subagent: Annotated[bool, Col("made by a subagent")] = False
     is_error: Annotated[bool, Col("the response is an error of the API")] = False
     is_output_partial: Annotated[
         bool, Col("the client wrote only a placeholder for the output: output_tokens is a lower bound")
     ] = False
-    duration_ms: Annotated[int | None, Col("time the response took, where the client records it", unit="ms", null=_NOT, measured="measured")] = None
-    copy_rank: Annotated[int, Col("how likely this row is a copy of another file's: 0 surely its own, 1 no sign either way, 2 a copy")] = 1
+    duration_ms: Annotated[
+        int | None,
+        Col("time the response took, where the client records it", unit="ms", null=_NOT, measured="measured"),
+    ] = None
+    copy_rank: Annotated[
+        int, Col("how likely this row is a copy of another file's: 0 surely its own, 1 no sign either way, 2 a copy")
+    ] = 1
 
 
 class ToolCall(Row, gc=False, kw_only=True):
     """One row a tool call and file."""
 
     call_id: Annotated[str, Col("identity of the call: equal in every copy")]
-    request_id: Annotated[str | None, Col("the response that made the call (requests.request_id)", null="not known")] = None
+    request_id: Annotated[
+        str | None, Col("the response that made the call (requests.request_id)", null="not known")
+    ] = None
     seq: Annotated[int | None, Col("seq of that response in this file", null="not known")] = None
     ts: Annotated[Timestamp | None, Col("time of the call", null=_NOT)] = None
     tool: Annotated[str, Col("tool as recorded")]
@@ -141,15 +190,51 @@ class ToolCall(Row, gc=False, kw_only=True):
     mcp_server: Annotated[str | None, Col("MCP server", null="not an MCP tool")] = None
     mcp_tool: Annotated[str | None, Col("tool of that server", null="not an MCP tool")] = None
     skill: Annotated[str | None, Col("skill that the call asks for", null="not a skill call")] = None
-    target: Annotated[str | None, Col("a file path, the host of a URL, or the first word of a command (never the command itself)", null="none")] = None
-    input_bytes: Annotated[int | None, Col("UTF-8 bytes of the arguments as they stand in the file", unit="bytes", null=_NOT, measured="measured")] = None
-    result_bytes: Annotated[int | None, Col("UTF-8 bytes of the result's text", unit="bytes", null="no result, or none of it is text", measured="measured")] = None
-    result_chars: Annotated[int | None, Col("characters of the result's text", unit="characters", null="no result, or none of it is text", measured="measured")] = None
-    outcome: Annotated[str | None, Col("ok, error, denied, interrupted or pending", null=_NOT, measured="measured")] = None
+    target: Annotated[
+        str | None,
+        Col("a file path, the host of a URL, or the first word of a command (never the command itself)", null="none"),
+    ] = None
+    input_bytes: Annotated[
+        int | None,
+        Col("UTF-8 bytes of the arguments as they stand in the file", unit="bytes", null=_NOT, measured="measured"),
+    ] = None
+    result_bytes: Annotated[
+        int | None,
+        Col(
+            "UTF-8 bytes of the result's text",
+            unit="bytes",
+            null="no result, or none of it is text",
+            measured="measured",
+        ),
+    ] = None
+    result_chars: Annotated[
+        int | None,
+        Col(
+            "characters of the result's text",
+            unit="characters",
+            null="no result, or none of it is text",
+            measured="measured",
+        ),
+    ] = None
+    outcome: Annotated[str | None, Col("ok, error, denied, interrupted or pending", null=_NOT, measured="measured")] = (
+        None
+    )
     ended_at: Annotated[Timestamp | None, Col("time of the result", null="no result")] = None
-    duration_ms: Annotated[int | None, Col("duration that the client records; never a difference of timestamps", unit="ms", null=_NOT, measured="measured")] = None
-    result_paths: Annotated[list[str] | None, Col("paths that a retrieval tool's result names", null="not a retrieval tool")] = None
-    result_handles: Annotated[int | None, Col("entries of a retrieval tool's result", null="not a retrieval tool", measured="measured")] = None
+    duration_ms: Annotated[
+        int | None,
+        Col(
+            "duration that the client records; never a difference of timestamps",
+            unit="ms",
+            null=_NOT,
+            measured="measured",
+        ),
+    ] = None
+    result_paths: Annotated[
+        list[str] | None, Col("paths that a retrieval tool's result names", null="not a retrieval tool")
+    ] = None
+    result_handles: Annotated[
+        int | None, Col("entries of a retrieval tool's result", null="not a retrieval tool", measured="measured")
+    ] = None
 
 
 class Prompt(Row, gc=False, kw_only=True):
@@ -169,14 +254,31 @@ class ContextEvent(Row, gc=False, kw_only=True):
     seq: Annotated[int, Col("the first request in this file that carries it, or that no longer does")]
     position: Annotated[int, Col("order among the file's events: 0, 1, 2 ... (set by ingest)")] = 0
     ts: Annotated[Timestamp | None, Col("when", null=_NOT)] = None
-    event: Annotated[str, Col("listed, loaded, instructions, tool_definitions, memory, attachment, removed, reported, compacted or cleared")]
+    event: Annotated[
+        str,
+        Col(
+            "listed, loaded, instructions, tool_definitions, memory, attachment, removed, reported, compacted or cleared"
+        ),
+    ]
     cause: Annotated[str | None, Col("of a load: tool, slash, injected, read or compaction", null="no load")] = None
-    item_kind: Annotated[str | None, Col("skill (its listing entry), skill_body, instruction, memory, agent, mcp_server, tool, listing, system, attachment", null="not about one item")] = None
+    item_kind: Annotated[
+        str | None,
+        Col(
+            "skill (its listing entry), skill_body, instruction, memory, agent, mcp_server, tool, listing, system, attachment",
+            null="not about one item",
+        ),
+    ] = None
     item: Annotated[str | None, Col("name of the item", null="not about one item")] = None
     path: Annotated[str | None, Col("file of the item, as recorded", null=_NOT)] = None
-    chars: Annotated[int | None, Col("characters of its text", unit="characters", null="the text is not in the file", measured="measured")] = None
+    chars: Annotated[
+        int | None,
+        Col("characters of its text", unit="characters", null="the text is not in the file", measured="measured"),
+    ] = None
     sha256: Annotated[str | None, Col("SHA-256 of its text", null="the text is not in the file")] = None
-    reported_tokens: Annotated[int | None, Col("a size that the client itself printed (of a compaction: the context after it)", null=_NOT, **_TOKENS)] = None
+    reported_tokens: Annotated[
+        int | None,
+        Col("a size that the client itself printed (of a compaction: the context after it)", null=_NOT, **_TOKENS),
+    ] = None
 
 
 TABLES: dict[str, type[msgspec.Struct]] = {
@@ -211,7 +313,13 @@ def _column(name: str, annotation: Any) -> Column:
 
 def _kind(hint: Any) -> str:
     text = str(hint)
-    for mark, kind in (("timestamp", "timestamp"), ("list[str]", "list<string>"), ("bool", "boolean"), ("float", "double"), ("int", "bigint")):
+    for mark, kind in (
+        ("timestamp", "timestamp"),
+        ("list[str]", "list<string>"),
+        ("bool", "boolean"),
+        ("float", "double"),
+        ("int", "bigint"),
+    ):
         if mark in text:
             return kind
     return "string"
@@ -238,7 +346,9 @@ def arrow_schema(table: str) -> pa.Schema:
         "timestamp": pa.timestamp("us", tz="UTC"),
         "list<string>": pa.list_(pa.string()),
     }
-    return pa.schema([pa.field(c.name, types[c.type], nullable=c.null is not None, metadata={"doc": c.doc}) for c in columns(table)])
+    return pa.schema(
+        [pa.field(c.name, types[c.type], nullable=c.null is not None, metadata={"doc": c.doc}) for c in columns(table)]
+    )
 
 
 def schema_version() -> str:

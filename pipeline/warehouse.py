@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 DATABASE = "agentlens.duckdb"
 REFERENCE = "ref"
+VARIABLES = ("since", "until", "clients", "project", "timezone", "by")  # that views read
 _STORAGE = "v0.9.2"  # the oldest name DuckDB 2 takes; the format it then writes is read by DuckDB 0.10 and later
 _DUCKDB_TYPES = {
     "string": "varchar",
@@ -258,7 +259,7 @@ class Warehouse:
         """The rows of a public view, columns and order as its contract says."""
         contract = contracts.load(name)
         window = window or Window()
-        for variable in ("since", "until", "clients", "project", "timezone", "by"):
+        for variable in VARIABLES:
             self._connection.execute(f'reset variable "{variable}"')
         for variable, value in window.variables().items():
             self._connection.execute(f'set variable "{variable}" = ?', [value])
@@ -325,11 +326,11 @@ def connect(lake: Path, *, locked_down: bool = True) -> Iterator[Warehouse]:
     path = lake / DATABASE
     if not path.exists():
         raise LakeError(f"there is no lake at {lake}", hint="make one with: agentlens ingest", path=lake)
+    # A database of its own, with the file attached: one opened by its path would be shared with every other
+    # connection of this process, and so would the lock-down.
+    connection = duckdb.connect()
     try:
-        connection = duckdb.connect(path, read_only=True)
-    except duckdb.Error as error:
-        raise LakeError(f"cannot open {path}: {_first_line(error)}", path=path) from error
-    try:
+        _attach(connection, path)
         connection.execute("set TimeZone = 'UTC'")
         connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
         if locked_down:
@@ -339,6 +340,17 @@ def connect(lake: Path, *, locked_down: bool = True) -> Iterator[Warehouse]:
         yield Warehouse(connection, lake)
     finally:
         connection.close()
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    import duckdb
+
+    try:
+        connection.execute(f"attach {_quoted(path)} as agentlens (read_only)")
+    except duckdb.Error as error:
+        hint = "is it open for writing elsewhere? open it with `duckdb -readonly`" if "lock" in str(error) else None
+        raise LakeError(f"cannot open {path}: {_first_line(error)}", hint=hint, path=path) from error
+    connection.execute("use agentlens")
 
 
 def _duckdb_error() -> type[Exception]:

@@ -27,7 +27,8 @@ select
     cast(sum(case when costs.tokens is null then 1 else 0 end) as bigint) as unsized_items,
     cast(sum(costs.unpriced_requests) as bigint) as unpriced_requests,
     arg_max(
-        case when costs.item_kind = 'skill' then costs.tokens end, coalesce(costs.ts, timestamptz '1970-01-01 00:00:00+00')
+        case when costs.item_kind = 'skill' then costs.tokens end,
+        coalesce(costs.ts, timestamptz '1970-01-01 00:00:00+00')
     ) as listing_tokens,
     arg_max(
         case when costs.item_kind = 'skill_body' then costs.tokens end,

@@ -20,6 +20,7 @@ from lake.sources
 where
     (getvariable('since') is null or coalesce(last_ts, mtime) >= cast(getvariable('since') as timestamp with time zone))
     and (
-        getvariable('until') is null or coalesce(first_ts, mtime) < cast(getvariable('until') as timestamp with time zone)
+        getvariable('until') is null
+        or coalesce(first_ts, mtime) < cast(getvariable('until') as timestamp with time zone)
     )
     and (getvariable('clients') is null or list_contains(cast(getvariable('clients') as varchar[]), client))

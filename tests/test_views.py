@@ -166,7 +166,9 @@ def value(text: str, kind: str) -> Any:
     if kind == "TIMESTAMP WITH TIME ZONE":
         moment = datetime.fromisoformat(text)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return text.split("; ") if kind == "VARCHAR[]" else text
+    if kind == "VARCHAR[]":
+        return [] if text == "[]" else text.split("; ")
+    return text
 
 
 def same_digits(found: Any) -> Any:

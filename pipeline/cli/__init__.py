@@ -64,7 +64,11 @@ class Commands(click.Group):
 
 @click.group(
     cls=Commands,
-    context_settings={"auto_envvar_prefix": "AGENTLENS", "help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "auto_envvar_prefix": "AGENTLENS",
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    },
 )
 @click.version_option(__version__, prog_name="agentlens")
 @click.pass_context

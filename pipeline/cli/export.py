@@ -1,4 +1,4 @@
-"""agentlens export"""
+"""The command `agentlens export`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pipeline import contracts, log
-from pipeline.cli.options import Filters, filter_options, filters, lake_options
+from pipeline.cli.options import Filters, filter_options, filters, lake_options, newline_option
 from pipeline.errors import ConfigError
 
 EXPORTED = ("csv", "json")
@@ -17,19 +17,21 @@ EXPORTED = ("csv", "json")
 @click.command("export")
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Only this view (repeatable).  [default: all]")
 @click.option(
-    "--format", "-f", "format_name", type=click.Choice(EXPORTED), default="csv", show_default=True, help="How to write it."
+    "--format",
+    "-f",
+    "format_name",
+    type=click.Choice(EXPORTED),
+    default="csv",
+    show_default=True,
+    help="How to write it.",
 )
 @click.option(
     "--output", "-o", required=True, metavar="DIR|FILE|-", help="A folder; for one view also a file, or - for stdout."
 )
-@click.option(
-    "--newline", type=click.Choice(["lf", "crlf"]), default="lf", show_default=True, help="Line ends of CSV."
-)
+@newline_option
 @filter_options
 @lake_options
-def command(
-    lake: Path, views: tuple[str, ...], format_name: str, output: str, newline: str, **options: Any
-) -> None:
+def command(lake: Path, views: tuple[str, ...], format_name: str, output: str, newline: str, **options: Any) -> None:
     """Write views to files, one a view.
 
     CSV files open right in a spreadsheet: plain numbers, empty cells for n/a, `true`/`false` flags as last columns.
@@ -40,7 +42,8 @@ def command(
         contracts.find(name)
     if output == "-" or Path(output).suffix == f".{format_name}":
         if len(views) != 1:
-            raise ConfigError(f"--output {output} takes one view, not {len(names)}", hint="name it with --view, or give a folder")
+            hint = "name it with --view, or give a folder"
+            raise ConfigError(f"--output {output} takes one view, not {len(names)}", hint=hint)
         from pipeline.cli.render import show_view
 
         show_view(lake, names[0], chosen, output=output, newline=newline, format_name=format_name)

@@ -1,4 +1,4 @@
-"""agentlens ingest"""
+"""The command `agentlens ingest`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def remember_prices(lake: Path, file: Path | None) -> None:
         kept.unlink(missing_ok=True)
         return
     if not file.is_file():
-        raise ConfigError(f"--prices: there is no file {file}", hint="give a CSV with the columns of `agentlens prices`")
+        hint = "give a CSV with the columns of `agentlens prices`"
+        raise ConfigError(f"--prices: there is no file {file}", hint=hint)
     prices.load(paths.resource("data"), file)
     kept.parent.mkdir(parents=True, exist_ok=True)
     temporary = kept.with_name(f"{kept.name}.{os.getpid()}.tmp")
@@ -98,7 +99,7 @@ def tell(report: RunReport, lake: Path) -> None:
     if more > 0:
         log.LOGGER.warning("and %d more warnings; see `agentlens sources`", more)
     if not report.found:
-        log.LOGGER.info("no transcripts found; %s holds what was read before", lake)
+        log.LOGGER.info("no transcripts found; lake: %s", lake)
         return
     speed = f" in {report.seconds:.2f} s ({report.mb_per_second:,.0f} MB/s)" if report.mb_per_second else ""
     log.LOGGER.info(

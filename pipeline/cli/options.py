@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -46,9 +47,7 @@ lake_options = _stack(
         callback=_lake,
         help="Folder of the lake.  [default: $AGENTLENS_LAKE, else the user's data folder]",
     ),
-    click.option(
-        "--quiet", "-q", is_flag=True, callback=_set_quiet, expose_value=False, help="Errors only on stderr."
-    ),
+    click.option("--quiet", "-q", is_flag=True, callback=_set_quiet, expose_value=False, help="Errors only on stderr."),
     click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."),
 )
 
@@ -69,7 +68,11 @@ ingest_options = _stack(
     ),
     click.option("--jobs", type=click.IntRange(1), help="Worker processes.  [default: one a processor]"),
     click.option(
-        "--wait", type=click.FloatRange(0), default=300.0, show_default=True, help="Seconds to wait for the lake's lock."
+        "--wait",
+        type=click.FloatRange(0),
+        default=300.0,
+        show_default=True,
+        help="Seconds to wait for the lake's lock.",
     ),
     click.option("--reread", is_flag=True, help="Read unchanged files again, too."),
     click.option("--stats", is_flag=True, help="Print what was done as one line of JSON on stdout."),
@@ -87,15 +90,12 @@ filter_options = _stack(
     click.option("--timezone", metavar="ZONE", help="Zone of days and of times you give.  [default: the machine's]"),
 )
 
+newline_option = click.option(
+    "--newline", type=click.Choice(["lf", "crlf"]), default="lf", show_default=True, help="Line ends of CSV."
+)
+
 output_options = _stack(
-    click.option("--output", "-o", metavar="FILE", help="Write to a file; - is stdout.  [default: -]"),
-    click.option(
-        "--newline",
-        type=click.Choice(["lf", "crlf"]),
-        default="lf",
-        show_default=True,
-        help="Line ends of CSV.",
-    ),
+    click.option("--output", "-o", metavar="FILE", help="Write to a file; - is stdout.  [default: -]"), newline_option
 )
 
 
@@ -111,7 +111,12 @@ class Filters:
 
 
 def filters(
-    *, since: str | None, until: str | None, clients: tuple[str, ...], project: str | None, timezone: str | None
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    clients: tuple[str, ...] = (),
+    project: str | None = None,
+    timezone: str | None = None,
 ) -> Filters:
     """Turn the filter options into values. Raises click.UsageError for a time, zone or client that is none."""
     zone = _zone(timezone)
@@ -140,16 +145,15 @@ def _zone(name: str | None) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):
-        raise click.UsageError(f"--timezone: there is no zone {name!r}; try a name such as Europe/Berlin or UTC") from None
+        hint = "try a name such as Europe/Berlin or UTC"
+        raise click.UsageError(f"--timezone: there is no zone {name!r}; {hint}") from None
 
 
 def local_zone() -> str:
     """The IANA name of the machine's zone; UTC where it cannot be told."""
     candidates = [os.environ.get("TZ", "").lstrip(":")]
-    try:
+    with contextlib.suppress(OSError):  # not on every system
         candidates.append(os.path.realpath("/etc/localtime").partition("zoneinfo/")[2])
-    except OSError:
-        pass  # no such file on this system
     for name in candidates:
         try:
             if name:

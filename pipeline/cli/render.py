@@ -42,7 +42,16 @@ def show_view(
     with connect(lake) as warehouse:
         rows = view_rows(warehouse.view(name, window_of(chosen, by)), name)
         rename = {"day": by} if by not in (None, "day") else {}
-        write(rows, format_name, output, newline=newline, limit=limit, compact=compact, rename=rename, timezone=chosen.timezone)
+        write(
+            rows,
+            format_name,
+            output,
+            newline=newline,
+            limit=limit,
+            compact=compact,
+            rename=rename,
+            timezone=chosen.timezone,
+        )
 
 
 def view_rows(answer: Answer, name: str) -> Rows:
@@ -50,7 +59,14 @@ def view_rows(answer: Answer, name: str) -> Rows:
     from pipeline.export import Rows
 
     contract = contracts.load(name)
-    return Rows(contract.name, contract.columns, answer.batches(), contract.help, contract.notes, contract.grain)
+    return Rows(
+        contract.name,
+        contract.columns,
+        answer.batches(),
+        contract.help,
+        contract.notes,
+        (*contract.keep, *contract.grain),
+    )
 
 
 def write(

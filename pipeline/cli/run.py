@@ -1,7 +1,8 @@
-"""agentlens run"""
+"""The command `agentlens run`."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,32 @@ from pipeline import contracts, log, paths
 from pipeline.cli import Exit
 from pipeline.cli.export import export_views
 from pipeline.cli.ingest import bring_up_to_date, print_stats
-from pipeline.cli.options import filters, ingest_options, lake_options
+from pipeline.cli.options import filters, ingest_options, lake_options, newline_option
 
 
 @click.command("run")
 @ingest_options
 @click.option(
-    "--output", "-o", type=click.Path(file_okay=False, path_type=Path), help="Folder of the CSV files.  [default: csv beside the lake]"
+    "--output",
+    "-o",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the CSV files.  [default: csv beside the lake]",
 )
+@newline_option
 @click.option("--timezone", metavar="ZONE", help="Zone of days.  [default: the machine's]")
-@click.option("--strict", is_flag=True, help="Exit with 1 when lines were skipped, files not read, or models have no price.")
 @click.option(
-    "--sample-if-empty", is_flag=True, help="Where no transcripts are found, show what it does on the sample that comes with it."
+    "--strict", is_flag=True, help="Exit with 1 when lines were skipped, files not read, or models have no price."
+)
+@click.option(
+    "--sample-if-empty",
+    is_flag=True,
+    help="Where no transcripts are found, show what it does on the sample that comes with it.",
 )
 @lake_options
 def command(
     lake: Path,
     output: Path | None,
+    newline: str,
     timezone: str | None,
     strict: bool,
     sample_if_empty: bool,
@@ -45,8 +55,8 @@ def command(
         sample = {"home": paths.resource("data") / "sample" / "home", "machine": "sample"}
         report = bring_up_to_date(lake=lake, **(options | sample))
     folder = output or lake.parent / "csv"
-    chosen = filters(since=None, until=None, clients=(), project=None, timezone=timezone)
-    export_views(lake, contracts.public_names(), chosen, folder)
+    export_views(lake, contracts.public_names(), filters(timezone=timezone), folder, newline=newline)
+    log.LOGGER.info("look at it: agentlens usage --lake %s", shlex.quote(str(lake)))
     if stats:
         print_stats(report)
     return _strict(lake, report.skipped_lines, report.failed) if strict else Exit.DONE
@@ -60,5 +70,7 @@ def _strict(lake: Path, skipped: int, failed: int) -> int:
         models = warehouse.view("unpriced").table().num_rows
     if not (skipped or failed or models):
         return Exit.DONE
-    log.LOGGER.error("strict: %d lines skipped, %d files not read, %d models without a price", skipped, failed, models)
+    log.LOGGER.error(
+        "strict: lines skipped: %d, files not read: %d, models without a price: %d", skipped, failed, models
+    )
     return Exit.FAILED

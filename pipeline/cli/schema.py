@@ -1,4 +1,4 @@
-"""agentlens schema"""
+"""The command `agentlens schema`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""agentlens sql"""
+"""The command `agentlens sql`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -21,8 +22,10 @@ from pipeline.cli.options import lake_options, output_options
 @click.option("--limit", type=click.IntRange(1), help="At most so many rows.")
 @output_options
 @lake_options
-def command(lake: Path, query: str, format_name: str | None, limit: int | None, output: str | None, newline: str) -> None:
-    """Ask the lake in SQL, read-only. QUERY is one SELECT, or - to read it from stdin.
+def command(
+    lake: Path, query: str, format_name: str | None, limit: int | None, output: str | None, newline: str
+) -> None:
+    r"""Ask the lake in SQL, read-only. QUERY is one SELECT, or - to read it from stdin.
 
     \b
       agentlens sql "select client, sum(estimated_usd) from requests group by client"
@@ -34,7 +37,7 @@ def command(lake: Path, query: str, format_name: str | None, limit: int | None, 
     from pipeline.export import Rows, columns_of
     from pipeline.warehouse import connect, refresh
 
-    text = click.get_text_stream("stdin").read() if query == "-" else query
+    text = sys.stdin.read() if query == "-" else query
     if lake.exists():
         refresh(lake)
     with connect(lake) as warehouse:

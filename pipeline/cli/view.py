@@ -27,9 +27,13 @@ def view_command(name: str) -> click.Command:
         show_view(lake, name, filters(**options), by=by, **output)
 
     show.__doc__ = _help(name)
-    decorated = filter_options(lake_options(output_options(_shape_options(show))))
+    decorated = lake_options(output_options(_shape_options(show)))
+    if contracts.load(name).has_window:
+        decorated = filter_options(decorated)
     if name == "usage":
-        by = click.option("--by", type=click.Choice(PERIODS), default="day", show_default=True, help="Length of a period.")
+        by = click.option(
+            "--by", type=click.Choice(PERIODS), default="day", show_default=True, help="Length of a period."
+        )
         decorated = by(decorated)
     return click.command(name, short_help=contracts.find(name).help)(decorated)
 

@@ -20,6 +20,10 @@ def is_number(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
+def is_time_or_truth(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_boolean(kind))
+
+
 def is_flat(kind: pa.DataType) -> bool:
     """Does Arrow itself know how to write these as text?"""
     simple = (pa.types.is_boolean, pa.types.is_date, pa.types.is_time, pa.types.is_duration, pa.types.is_null)

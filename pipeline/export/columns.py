@@ -34,6 +34,7 @@ class Column(ABC):
     heading: str
     cells: list[str] = field(default_factory=list)
     is_number: bool = True
+    is_whole: bool = True  # cut, it would say nothing or something else: a number, a time
     is_money: bool = False
     summed: bool = False
 
@@ -101,6 +102,7 @@ class PlainColumn(Column):
     def take(self, batch: pa.RecordBatch, keep: int) -> None:
         values = batch.column(self._position)
         self.is_number = arrow.is_number(values.type)
+        self.is_whole = self.is_number or arrow.is_time_or_truth(values.type)
         self.summed = self.summed and self.is_number
         if not self.is_number:
             self.cells += _texts(values.slice(0, keep), self._zone)

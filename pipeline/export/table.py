@@ -66,7 +66,7 @@ def fit(made: list[Column], keys: Sequence[str], options: Options, *, totals: bo
     broken = {column: max(content[column], _longest_word(column)) for column in made}
     if _sum([broken[column] for column in kept]) > options.width:
         kept, same = _without_same(made)
-    smallest = {c: w if c.is_number else min(w, max(_NARROW, _longest_word(c))) for c, w in broken.items()}
+    smallest = {c: w if c.is_whole else min(w, max(_NARROW, _longest_word(c))) for c, w in broken.items()}
     left_out: list[Column] = []
     for column in _least_needed(kept, keys):
         if _sum([smallest[c] for c in kept]) <= options.width:
@@ -202,12 +202,12 @@ def _below(rows: Rows, layout: Layout, options: Options, seen: int, shown: int, 
     if any(ESTIMATED in cell for cell in numbers) or any(ESTIMATED in c.cells[0] for c in layout.same if c.is_number):
         marks.append(f"{ESTIMATED} estimated")
     if NA in cells or any(c.cells[0] == NA for c in layout.same):
-        marks.append(f"{NA} not recorded")
+        marks.append(f"{NA} not recorded, or there is none")
     said = [", ".join(marks)] if marks else []
     if shown < seen:
         said.append(f"{shown:,} of {seen:,} rows{'; the totals are of all' if totals else ''}")
     if layout.same:
-        known = ", ".join(f"{c.heading} {c.cells[0]}" for c in layout.same if c.cells[0] != NA)
+        known = ", ".join(f"{c.heading} {c.cells[0]}" for c in layout.same if c.cells[0] not in ("", NA))
         unknown = ", ".join(c.heading for c in layout.same if c.cells[0] == NA)
         parts = [known, f"{NA}: {unknown}" if unknown else ""]
         said.append(f"in every row{' shown' if shown < seen else ''}: " + "; ".join(filter(None, parts)))

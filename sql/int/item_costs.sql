@@ -26,7 +26,9 @@ carried as (
         n_requests,
         count(*) over (partition by client, session_id) as session_requests,
         sum(n_requests) over (partition by client, session_id order by seq) as through_requests,
-        sum(coalesce(context_token_usd, 0) * n_requests) over (partition by client, session_id order by seq) as through_usd,
+        sum(coalesce(context_token_usd, 0) * n_requests)
+            over (partition by client, session_id order by seq)
+            as through_usd,
         sum(case when context_token_usd is null then n_requests else 0 end)
             over (partition by client, session_id order by seq) as through_unpriced,
         coalesce(context_token_usd, 0) * n_requests as usd,

@@ -1,4 +1,4 @@
--- One row a text that entered a session's context: from which request on it was carried, and up to which (not included).
+-- One row a text that entered a session's context: the request from which it was carried, and the first without it.
 with events as (
     select *
     from stg.context_events

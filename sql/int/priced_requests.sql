@@ -43,7 +43,10 @@ with named as (
         ) as prompt_tokens,
         lower(
             coalesce(
-                nullif(requests.speed, 'standard'), model_ids.service_tier, nullif(requests.service_tier, ''), 'standard'
+                nullif(requests.speed, 'standard'),
+                model_ids.service_tier,
+                nullif(requests.service_tier, ''),
+                'standard'
             )
         ) as recorded_tier
     from stg.requests as requests

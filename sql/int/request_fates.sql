@@ -31,7 +31,7 @@ replays as (
         session_key,
         file_seq
     from keys
-    where is_subagent and response_key in (select response_key from main_responses)
+    where is_subagent and response_key in (select main_responses.response_key from main_responses)
 ),
 
 counted as (
@@ -55,7 +55,7 @@ shared_keys as (
 copies as (
     select *
     from counted
-    where request_key in (select request_key from shared_keys)
+    where request_key in (select shared_keys.request_key from shared_keys)
 ),
 
 files as (
@@ -73,8 +73,8 @@ own_starts as (
         min(ts) as own_ts
     from counted
     where
-        source_id in (select source_id from files)
-        and request_key not in (select request_key from shared_keys)
+        source_id in (select files.source_id from files)
+        and request_key not in (select shared_keys.request_key from shared_keys)
     group by source_id
 ),
 
@@ -84,11 +84,19 @@ ranked as (
         row_number() over (
             partition by copies.client, copies.request_id
             order by
-                copies.is_subagent, files.file_rank, own_starts.own_ts nulls last, copies.session_id, copies.source_id
+                copies.is_subagent asc,
+                files.file_rank asc,
+                own_starts.own_ts asc nulls last,
+                copies.session_id asc,
+                copies.source_id asc
         ) as owner_rank,
         row_number() over (
             partition by copies.client, copies.request_id
-            order by copies.output_tokens desc nulls last, copies.is_output_partial, files.file_rank, copies.source_id
+            order by
+                copies.output_tokens desc nulls last,
+                copies.is_output_partial asc,
+                files.file_rank asc,
+                copies.source_id asc
         ) as usage_rank
     from copies
     inner join files on copies.source_id = files.source_id
@@ -158,7 +166,7 @@ members as (
             keys.source_id = resolved.source_id
             and keys.session_id = resolved.session_id
             and keys.file_seq = resolved.file_seq
-    where keys.session_key in (select session_key from split_keys)
+    where keys.session_key in (select split_keys.session_key from split_keys)
 ),
 
 own as (

@@ -31,27 +31,69 @@ select
     requests.ts,
     requests.project,
     requests.is_subagent,
-    case when fuller.source_id is null then requests.n_requests else fuller.n_requests end as n_requests,
-    case when fuller.source_id is null then requests.model else fuller.model end as model,
-    case when fuller.source_id is null then requests.provider else fuller.provider end as provider,
-    case when fuller.source_id is null then requests.input_tokens else fuller.input_tokens end as input_tokens,
-    case when fuller.source_id is null then requests.output_tokens else fuller.output_tokens end as output_tokens,
-    case when fuller.source_id is null then requests.cache_read_tokens else fuller.cache_read_tokens end as cache_read_tokens,
-    case when fuller.source_id is null then requests.cache_write_tokens else fuller.cache_write_tokens end as cache_write_tokens,
-    case when fuller.source_id is null then requests.cache_write_5m_tokens else fuller.cache_write_5m_tokens end as cache_write_5m_tokens,
-    case when fuller.source_id is null then requests.cache_write_1h_tokens else fuller.cache_write_1h_tokens end as cache_write_1h_tokens,
-    case when fuller.source_id is null then requests.reasoning_tokens else fuller.reasoning_tokens end as reasoning_tokens,
-    case when fuller.source_id is null then requests.context_tokens else fuller.context_tokens end as context_tokens,
-    case when fuller.source_id is null then requests.reported_usd else fuller.reported_usd end as reported_usd,
-    case when fuller.source_id is null then requests.service_tier else fuller.service_tier end as service_tier,
-    case when fuller.source_id is null then requests.speed else fuller.speed end as speed,
-    case when fuller.source_id is null then requests.inference_geo else fuller.inference_geo end as inference_geo,
-    case when fuller.source_id is null then requests.web_search_requests else fuller.web_search_requests end as web_search_requests,
-    case when fuller.source_id is null then requests.premium_requests else fuller.premium_requests end as premium_requests,
-    case when fuller.source_id is null then requests.stop_reason else fuller.stop_reason end as stop_reason,
-    case when fuller.source_id is null then requests.is_error else fuller.is_error end as is_error,
-    case when fuller.source_id is null then requests.is_output_partial else fuller.is_output_partial end as is_output_partial,
-    case when fuller.source_id is null then requests.duration_ms else fuller.duration_ms end as duration_ms
+    case
+        when fuller.source_id is null then requests.n_requests else fuller.n_requests
+    end as n_requests,
+    case
+        when fuller.source_id is null then requests.model else fuller.model
+    end as model,
+    case
+        when fuller.source_id is null then requests.provider else fuller.provider
+    end as provider,
+    case
+        when fuller.source_id is null then requests.input_tokens else fuller.input_tokens
+    end as input_tokens,
+    case
+        when fuller.source_id is null then requests.output_tokens else fuller.output_tokens
+    end as output_tokens,
+    case
+        when fuller.source_id is null then requests.cache_read_tokens else fuller.cache_read_tokens
+    end as cache_read_tokens,
+    case
+        when fuller.source_id is null then requests.cache_write_tokens else fuller.cache_write_tokens
+    end as cache_write_tokens,
+    case
+        when fuller.source_id is null then requests.cache_write_5m_tokens else fuller.cache_write_5m_tokens
+    end as cache_write_5m_tokens,
+    case
+        when fuller.source_id is null then requests.cache_write_1h_tokens else fuller.cache_write_1h_tokens
+    end as cache_write_1h_tokens,
+    case
+        when fuller.source_id is null then requests.reasoning_tokens else fuller.reasoning_tokens
+    end as reasoning_tokens,
+    case
+        when fuller.source_id is null then requests.context_tokens else fuller.context_tokens
+    end as context_tokens,
+    case
+        when fuller.source_id is null then requests.reported_usd else fuller.reported_usd
+    end as reported_usd,
+    case
+        when fuller.source_id is null then requests.service_tier else fuller.service_tier
+    end as service_tier,
+    case
+        when fuller.source_id is null then requests.speed else fuller.speed
+    end as speed,
+    case
+        when fuller.source_id is null then requests.inference_geo else fuller.inference_geo
+    end as inference_geo,
+    case
+        when fuller.source_id is null then requests.web_search_requests else fuller.web_search_requests
+    end as web_search_requests,
+    case
+        when fuller.source_id is null then requests.premium_requests else fuller.premium_requests
+    end as premium_requests,
+    case
+        when fuller.source_id is null then requests.stop_reason else fuller.stop_reason
+    end as stop_reason,
+    case
+        when fuller.source_id is null then requests.is_error else fuller.is_error
+    end as is_error,
+    case
+        when fuller.source_id is null then requests.is_output_partial else fuller.is_output_partial
+    end as is_output_partial,
+    case
+        when fuller.source_id is null then requests.duration_ms else fuller.duration_ms
+    end as duration_ms
 from lake.requests as requests
 left join fates
     on

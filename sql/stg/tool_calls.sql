@@ -55,7 +55,7 @@ ranked as (
             keys.source_id = fates.source_id
             and keys.session_id = fates.session_id
             and keys.seq = fates.file_seq
-    where keys.call_key in (select call_key from shared_keys)
+    where keys.call_key in (select shared_keys.call_key from shared_keys)
 ),
 
 results as (
