@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PACK_BYTES = 64 << 20  # transcripts in one pack: what a changed source costs to rewrite
 IN_PROCESS_BYTES = 6 << 20  # less than this is parsed at once, without starting workers
+TOLD_WARNINGS = 5  # of one file at once; the table `sources` has more of them
 _HEAD = 4096
 _EDGE = 64 << 10
 
@@ -436,9 +437,12 @@ def read_source(job: Job, client: Client, now: int) -> tuple[Outcome, Parsed]:
         if job.previous:  # what was read before is worth more than nothing
             return Outcome(None, None, [f"{path}: {problem}; what was read before is kept"]), Parsed()
         parsed = Parsed()
-        report.warn(problem)
+        report.warnings, report.dropped_warnings = [problem], 0  # that the whole file is none says it all
     row = _source_row(known, parsed, report, now, sha256)
-    return Outcome(known, row, [f"{path}: {text}" for text in row.warnings], len(parsed.requests)), parsed
+    told = row.warnings[:TOLD_WARNINGS]
+    if len(row.warnings) > TOLD_WARNINGS:
+        told.append(f"and {len(row.warnings) + report.dropped_warnings - TOLD_WARNINGS} more; see `agentlens sources`")
+    return Outcome(known, row, [f"{path}: {text}" for text in told], len(parsed.requests)), parsed
 
 
 def _source_row(known: Known, parsed: Parsed, report: Report, now: int, sha256: str | None) -> SourceRow:

@@ -22,7 +22,8 @@ carried as (
     select
         client,
         session_id,
-        seq,
+        -- One key, so that no plan joins the requests of a session to each other.
+        concat(client, ' ', session_id, ' ', cast(seq as varchar)) as request_key,
         n_requests,
         count(*) over (partition by client, session_id) as session_requests,
         sum(n_requests) over (partition by client, session_id order by seq) as through_requests,
@@ -68,13 +69,23 @@ intervals as (
                 ),
                 0
             )
-        ) as uncounted_seq,
+        ) as uncounted_seq
+    from ended
+    where from_seq < to_seq
+),
+
+-- An event that stands in several sessions is a load in the one that it came from.
+copies as (
+    select
+        client,
+        event_id,
+        session_id,
         row_number() over (
             partition by client, event_id
             order by is_copied, ts, session_id
         ) as copy
-    from ended
-    where from_seq < to_seq
+    from intervals
+    where is_split
 )
 
 select
@@ -92,7 +103,7 @@ select
     intervals.from_seq,
     intervals.tokens,
     intervals.tokens_measured,
-    intervals.event = 'loaded' and intervals.cause <> 'compaction' and not intervals.is_copied and intervals.copy = 1
+    intervals.event = 'loaded' and intervals.cause <> 'compaction' and not intervals.is_copied and coalesce(copies.copy, 1) = 1
         as is_load,
     cast(last.through_requests - first.through_requests + first.n_requests as bigint) as requests,
     cast(
@@ -106,21 +117,18 @@ select
     cast(last.through_unpriced - first.through_unpriced + first.unpriced as bigint) as unpriced_requests,
     last.through_usd - first.through_usd + first.usd as usd_per_token
 from intervals
+left join copies
+    on
+        intervals.is_split
+        and intervals.client = copies.client
+        and intervals.event_id = copies.event_id
+        and intervals.session_id = copies.session_id
 inner join carried as first
-    on
-        intervals.client = first.client
-        and intervals.session_id = first.session_id
-        and intervals.from_seq = first.seq
+    on concat(intervals.client, ' ', intervals.session_id, ' ', cast(intervals.from_seq as varchar)) = first.request_key
 inner join carried as last
-    on
-        intervals.client = last.client
-        and intervals.session_id = last.session_id
-        and intervals.to_seq - 1 = last.seq
+    on concat(intervals.client, ' ', intervals.session_id, ' ', cast(intervals.to_seq - 1 as varchar)) = last.request_key
 left join carried as uncounted
-    on
-        intervals.client = uncounted.client
-        and intervals.session_id = uncounted.session_id
-        and intervals.uncounted_seq = uncounted.seq
+    on concat(intervals.client, ' ', intervals.session_id, ' ', cast(intervals.uncounted_seq as varchar)) = uncounted.request_key
 left join stg.sessions as projects
     on intervals.client = projects.client and intervals.session_id = projects.session_id
 where

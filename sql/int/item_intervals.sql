@@ -69,6 +69,7 @@ select
     resent.path,
     resent.ts,
     resent.is_copied,
+    resent.is_split,
     cast(ceil(resent.chars / 4.0) as bigint) as tokens,
     false as tokens_measured,
     'transcript' as evidence,

@@ -51,10 +51,10 @@ ranked as (
     where is_split
 )
 
-select * exclude (is_split)
+select *
 from numbered
 where not is_split
 union all
-select * exclude (is_split, copy)
+select * exclude (copy)
 from ranked
 where copy = 1
