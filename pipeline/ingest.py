@@ -439,9 +439,10 @@ def read_source(job: Job, client: Client, now: int) -> tuple[Outcome, Parsed]:
         parsed = Parsed()
         report.warnings, report.dropped_warnings = [problem], 0  # that the whole file is none says it all
     row = _source_row(known, parsed, report, now, sha256)
-    told = row.warnings[:TOLD_WARNINGS]
-    if len(row.warnings) > TOLD_WARNINGS:
-        told.append(f"and {len(row.warnings) + report.dropped_warnings - TOLD_WARNINGS} more; see `agentlens sources`")
+    told = report.warnings[:TOLD_WARNINGS]
+    more = len(report.warnings) + report.dropped_warnings - len(told)
+    if more:
+        told.append(f"and {more} more; see `agentlens sources`")
     return Outcome(known, row, [f"{path}: {text}" for text in told], len(parsed.requests)), parsed
 
 
