@@ -1,0 +1,477 @@
+"""The program as a cron job and a person at a terminal meet it: exit codes, one-line errors, clean stdout, defaults."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline import contracts
+from pipeline.lake import lock
+from tests.conftest import Agentlens
+from tests.robustness.transcripts import project, response, responses
+from tests.tools.lakes import SAMPLE, sample_lake
+from tests.tools.recount import recount
+
+Environ = dict[str, str]
+HEADER = "model_id,input_usd_per_mtok,output_usd_per_mtok,cache_read_usd_per_mtok,cache_write_5m_usd_per_mtok\n"
+SAMPLE_REQUESTS = sum(count["requests"] or 0 for models in recount(SAMPLE).values() for count in models.values())
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lake of the sample; tests of this module that write make one of their own."""
+    return sample_lake(tmp_path_factory.getbasetemp())
+
+
+def one_error(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
+    """The run failed with one line on stderr that names these, and nothing else was said."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("agentlens: error: ")
+    assert not [part for part in parts if part not in line]
+
+
+# --- exit codes and errors -------------------------------------------------------------------------------------------
+
+
+def test_done_is_0(agentlens: Agentlens, sample: Path) -> None:
+    assert agentlens("usage", "--lake", sample, code=0).stderr == ""
+
+
+@pytest.mark.parametrize("command", ["usage", "sql", "export", "skills"])
+def test_no_lake(agentlens: Agentlens, lake: Path, command: str) -> None:
+    more = {"sql": ["select 1"], "export": ["--output", "out"]}.get(command, [])
+    one_error(agentlens(command, *more, "--lake", lake), 1, str(lake), "agentlens ingest")
+    assert not lake.exists()
+
+
+WRONG_USAGE = {
+    "option": (["usage", "--no-such-option"], "--no-such-option"),
+    "command": (["no-such-view"], "no-such-view"),
+    "view": (["export", "--view", "no_such_view", "--output", "out"], "no_such_view"),
+    "client": (["usage", "--client", "no-such-client"], "no-such-client"),
+    "zone": (["usage", "--timezone", "Mars/Olympus"], "Mars/Olympus"),
+    "zone-that-is-a-path": (["usage", "--timezone", "../../etc/passwd"], "--timezone"),
+    "since": (["usage", "--since", "last tuesday"], "last tuesday"),
+    "until": (["usage", "--until", "2026-02-30"], "2026-02-30"),
+    "format": (["usage", "--format", "pdf"], "pdf"),
+    "format-of-export": (["export", "--format", "table", "--output", "out"], "table"),
+    "by": (["usage", "--by", "fortnight"], "fortnight"),
+    "limit": (["usage", "--limit", "0"], "--limit"),
+    "export-without-a-place": (["export"], "--output"),
+    "many-views-to-stdout": (["export", "--output", "-"], "--view"),
+    "sql-without-a-query": (["sql"], "query"),
+    "schema-of-nothing": (["schema", "no_such_table"], "no_such_table"),
+    "home": (["ingest", "--home", "nowhere"], "nowhere"),
+    "client-of-ingest": (["ingest", "--client", "no-such-client"], "no-such-client"),
+    "jobs": (["ingest", "--jobs", "0"], "--jobs"),
+    "wait": (["ingest", "--wait", "-1"], "--wait"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_USAGE)
+def test_wrong_usage_is_2(agentlens: Agentlens, environ: Environ, sample: Path, name: str) -> None:
+    args, part = WRONG_USAGE[name]
+    environ["AGENTLENS_LAKE"] = str(sample)
+    done = agentlens(*args)
+    assert part.lower() in done.stderr.lower()
+    one_error(done, 2)
+
+
+def test_no_command_shows_the_help(agentlens: Agentlens) -> None:
+    done = agentlens()
+    assert "usage" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(bytes(range(256)))
+
+
+def other_columns(path: Path) -> None:
+    path.write_text("model,price\nx,1\n", encoding="utf-8")
+
+
+def no_number(path: Path) -> None:
+    path.write_text(f"{HEADER}claude-sonnet-5,cheap,1,1,1\n", encoding="utf-8")
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def nothing(path: Path) -> None:
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("spoil", [garbage, other_columns, no_number, folder, nothing], ids=lambda spoil: spoil.__name__)
+def test_a_bad_price_file_is_named_and_nothing_is_read(
+    agentlens: Agentlens, tmp_path: Path, home: Path, lake: Path, spoil: Callable[[Path], None]
+) -> None:
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2))
+    spoil(tmp_path / "prices.csv")
+    done = agentlens("ingest", "--home", home, "--lake", lake, "--prices", tmp_path / "prices.csv")
+    one_error(done, 2, "prices.csv")
+    assert not list(lake.rglob("*.parquet"))
+    assert not (lake / "ref").exists()
+
+
+def test_an_unreadable_price_file(agentlens: Agentlens, tmp_path: Path, home: Path, lake: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    (tmp_path / "prices.csv").write_text(HEADER, encoding="utf-8")
+    (tmp_path / "prices.csv").chmod(0)
+    one_error(agentlens("ingest", "--home", home, "--lake", lake, "--prices", tmp_path / "prices.csv"), 2, "prices.csv")
+
+
+@pytest.mark.parametrize("command", [["usage"], ["export", "--view", "usage"], ["sql", "select 1"], ["schema"]])
+def test_a_place_that_cannot_be_written(agentlens: Agentlens, environ: Environ, sample: Path, command: list[str]) -> None:
+    environ["AGENTLENS_LAKE"] = str(sample)
+    one_error(agentlens(*command, "--output", "/dev/null/out.csv"), 1, "/dev/null/out.csv")
+
+
+def test_a_lake_that_cannot_be_made(agentlens: Agentlens, home: Path) -> None:
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2))
+    one_error(agentlens("ingest", "--home", home, "--lake", "/dev/null/lake"), 1, "/dev/null/lake")
+
+
+def test_a_lake_that_is_a_file(agentlens: Agentlens, home: Path, lake: Path) -> None:
+    lake.write_text("", encoding="utf-8")
+    one_error(agentlens("ingest", "--home", home, "--lake", lake), 2, str(lake))
+
+
+def test_a_locked_lake_names_its_holder(agentlens: Agentlens, home: Path, lake: Path) -> None:
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2))
+    with lock(lake, 0):
+        done = agentlens("ingest", "--home", home, "--lake", lake, "--wait", "0")
+    one_error(done, 1, f"pid {os.getpid()}", "--wait")
+    agentlens("ingest", "--home", home, "--lake", lake, "--wait", "0", code=0)
+
+
+def test_a_traceback_only_with_debug(agentlens: Agentlens, lake: Path) -> None:
+    done = agentlens("usage", "--lake", lake, "--debug", code=1)
+    assert "Traceback" in done.stderr
+    assert "there is no lake" in done.stderr
+
+
+# --- what goes where -------------------------------------------------------------------------------------------------
+
+
+def test_stdout_holds_only_data(agentlens: Agentlens, home: Path, lake: Path) -> None:
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2) + b"{broken\n")
+    done = agentlens("ingest", "--home", home, "--lake", lake, code=0)
+    assert done.stdout == ""
+    assert "line 3" in done.stderr
+    assert all(line.startswith("agentlens: ") for line in done.stderr.splitlines())
+    rows = list(csv.reader(io.StringIO(agentlens("requests", "--lake", lake, code=0).stdout)))
+    assert rows[0] == [column.name for column in contracts.load("requests").columns]
+    assert len(rows) == 3
+
+
+def test_quiet_says_nothing_but_errors(agentlens: Agentlens, home: Path, lake: Path) -> None:
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2) + b"{broken\n")
+    done = agentlens("run", "--home", home, "--lake", lake, "--quiet", code=0)
+    assert (done.stdout, done.stderr) == ("", "")
+    one_error(agentlens("usage", "--lake", lake / "none", "--quiet"), 1)
+
+
+def test_stats_are_one_line_of_json(agentlens: Agentlens, home: Path, lake: Path) -> None:
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2) + b"{broken\n")
+    facts = json.loads(agentlens("ingest", "--home", home, "--lake", lake, "--stats", code=0).stdout)
+    assert (facts["found"], facts["read"], facts["requests"], facts["skipped_lines"]) == (1, 1, 2, 1)
+    again = json.loads(agentlens("ingest", "--home", home, "--lake", lake, "--stats", code=0).stdout)
+    assert (again["found"], again["read"], again["unchanged"]) == (1, 0, 1)
+    assert again["mb_per_second"] is None
+
+
+def test_a_closed_pipe_ends_quietly(environ: Environ, sample: Path, tmp_path: Path) -> None:
+    """As `agentlens context | head -1` does: whoever reads has what it wanted."""
+    command = [sys.executable, "-m", "pipeline", "sql", "select range as n from range(2000000)", "--lake", str(sample)]
+    process = subprocess.Popen(command, env=environ, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == b"n\n"
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(60) == 0
+
+
+def test_off_a_terminal_the_format_is_csv_without_colour(agentlens: Agentlens, environ: Environ, sample: Path) -> None:
+    del environ["NO_COLOR"]
+    shown = agentlens("usage", "--lake", sample, code=0).stdout
+    assert shown.startswith("day,client,model,project,requests,")
+    assert "\x1b" not in agentlens("usage", "--lake", sample, "--format", "table", code=0).stdout
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_on_a_terminal_it_is_a_table(environ: Environ, sample: Path, tmp_path: Path, no_color: str) -> None:
+    """Coloured, unless NO_COLOR says otherwise, and no wider than the terminal."""
+    pty = pytest.importorskip("pty")
+    environ |= {"NO_COLOR": no_color, "COLUMNS": "100", "TERM": "xterm-256color"}
+    main, side = pty.openpty()
+    command = [sys.executable, "-m", "pipeline", "usage", "--lake", str(sample)]
+    process = subprocess.Popen(command, env=environ, cwd=tmp_path, stdout=side, stderr=subprocess.PIPE)
+    os.close(side)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(main, 65536)
+        except OSError:
+            break  # the other side is closed
+        if not piece:
+            break
+        shown += piece
+    os.close(main)
+    assert process.wait(60) == 0
+    assert process.stderr is not None
+    process.stderr.close()
+    text = shown.decode()
+    assert "total" in text
+    assert ("\x1b[" in text) == (not no_color)
+    assert max(map(len, text.replace("\x1b[0m", "").splitlines())) < 140
+
+
+# --- where things are found ------------------------------------------------------------------------------------------
+
+
+def test_the_lake_of_the_environment(agentlens: Agentlens, environ: Environ, home: Path, lake: Path) -> None:
+    environ["AGENTLENS_LAKE"] = str(lake)
+    agentlens("ingest", "--home", home, code=0)
+    assert (lake / "agentlens.duckdb").exists()
+    agentlens("ingest", "--home", home, "--lake", lake.parent / "other", code=0)
+    assert (lake.parent / "other" / "agentlens.duckdb").exists()
+
+
+def test_the_lake_of_the_users_data_folder(agentlens: Agentlens, environ: Environ, home: Path, tmp_path: Path) -> None:
+    environ["XDG_DATA_HOME"] = str(tmp_path / "data")
+    agentlens("ingest", "--home", home, code=0)
+    assert (tmp_path / "data" / "agentlens" / "lake" / "agentlens.duckdb").exists()
+
+
+def test_home_is_read_and_the_clients_environment_ignored(
+    agentlens: Agentlens, environ: Environ, tmp_path: Path, home: Path, lake: Path
+) -> None:
+    for name, where in (("asked", home), ("moved", tmp_path / "moved"), ("own", Path(environ["HOME"]))):
+        (project(where) / f"{name}.jsonl").write_bytes(response(name, 0))
+    environ["CLAUDE_CONFIG_DIR"] = str(tmp_path / "moved" / ".claude")
+    agentlens("ingest", "--home", home, "--lake", lake, code=0)
+    agentlens("ingest", "--lake", lake.parent / "by-environment", code=0)
+    sql = "select session_id from sessions"
+    assert agentlens("sql", sql, "--lake", lake, code=0).stdout.split() == ["session_id", "asked"]
+    found = agentlens("sql", sql, "--lake", lake.parent / "by-environment", code=0).stdout.split()
+    assert found == ["session_id", "moved"]
+
+
+@pytest.fixture
+def config(environ: Environ, tmp_path: Path) -> Path:
+    environ["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+    path = tmp_path / "config" / "agentlens" / "config.toml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def test_option_beats_environment_beats_config_file(
+    agentlens: Agentlens, environ: Environ, config: Path, sample: Path, tmp_path: Path
+) -> None:
+    config.write_text(f'[usage]\nlake = "{sample}"\nby = "month"\nformat_name = "json"\n', encoding="utf-8")
+    assert "month" in json.loads(agentlens("usage", code=0).stdout)[0]
+    environ["AGENTLENS_USAGE_BY"] = "week"
+    assert "week" in json.loads(agentlens("usage", code=0).stdout)[0]
+    assert "session" in json.loads(agentlens("usage", "--by", "session", code=0).stdout)[0]
+    one_error(agentlens("usage", "--lake", tmp_path / "other"), 1, "other")
+
+
+def test_the_environments_lake_beats_that_of_the_config_file(
+    agentlens: Agentlens, environ: Environ, config: Path, sample: Path, tmp_path: Path
+) -> None:
+    config.write_text(f'[usage]\nlake = "{tmp_path / "other"}"\n', encoding="utf-8")
+    environ["AGENTLENS_LAKE"] = str(sample)
+    agentlens("usage", code=0)
+
+
+@pytest.mark.parametrize("text", ["usage = [", "\udcff\udcfe"], ids=["broken", "no-text"])
+def test_a_broken_config_file_is_named(agentlens: Agentlens, config: Path, text: str) -> None:
+    config.write_bytes(text.encode("utf-8", "surrogateescape"))
+    one_error(agentlens("usage"), 2, "config.toml")
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", contracts.public_names())
+def test_every_view_is_a_command_with_help(agentlens: Agentlens, view: str) -> None:
+    shown = agentlens(view, "--help", code=0).stdout
+    assert not [column.name for column in contracts.load(view).columns if f" {column.name} " not in shown]
+
+
+def test_counts_in_json_say_whether_they_are_measured(agentlens: Agentlens, sample: Path) -> None:
+    rows = json.loads(agentlens("skills", "--lake", sample, "--format", "json", code=0).stdout)
+    assert rows
+    for row in rows:
+        for name in ("baseline", "load", "carry", "overhead_tokens"):
+            assert row[name].keys() == {"count", "measured"}
+            assert row[name]["measured"] is False
+        assert isinstance(row["requests"], int)
+        assert row["overhead_usd"] is None or isinstance(row["overhead_usd"], float)
+    assert {"count": None, "measured": False} in [row["body_tokens"] for row in rows]
+
+
+def test_money_in_json_is_two_plain_numbers(agentlens: Agentlens, sample: Path) -> None:
+    rows = json.loads(agentlens("usage", "--lake", sample, "--format", "json", code=0).stdout)
+    assert {type(row["estimated_usd"]) for row in rows} == {float, type(None)}  # a model of the sample has no price
+    assert {row["measured_usd"] for row in rows} == {None}
+
+
+@pytest.mark.parametrize("by", ["day", "week", "month", "session"])
+def test_usage_by_a_period(agentlens: Agentlens, sample: Path, by: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(agentlens("usage", "--lake", sample, "--by", by, code=0).stdout)))
+    assert next(iter(rows[0])) == by
+    assert sum(int(row["requests"]) for row in rows) == SAMPLE_REQUESTS
+
+
+def test_filters(agentlens: Agentlens, sample: Path) -> None:
+    def requests(*options: str) -> int:
+        done = agentlens("usage", "--lake", sample, *options, "--format", "json", code=0)
+        return sum(row["requests"] for row in json.loads(done.stdout))
+
+    codex, claude = requests("--client", "codex"), requests("--client", "claude-code")
+    assert 0 < codex < SAMPLE_REQUESTS
+    assert codex + claude == requests("--client", "codex", "--client", "claude-code") == SAMPLE_REQUESTS
+    assert requests("--project", "ledger") == requests("--project", "/projects/ledger/")
+    assert requests("--project", "ledger") + requests("--project", "harbor-web") == requests()
+    assert requests("--project", "edger") == 0
+
+
+def test_limit_and_line_ends(agentlens: Agentlens, sample: Path, tmp_path: Path) -> None:
+    out = tmp_path / "usage.csv"
+    agentlens("usage", "--lake", sample, "--limit", "2", "--newline", "crlf", "--output", out, code=0)
+    assert out.read_bytes().count(b"\r\n") == out.read_bytes().count(b"\n") == 3
+    assert [path.name for path in tmp_path.glob("usage*")] == ["usage.csv"]
+
+
+def test_the_format_of_a_files_name(agentlens: Agentlens, sample: Path, tmp_path: Path) -> None:
+    agentlens("usage", "--lake", sample, "--output", tmp_path / "usage.json", code=0)
+    assert json.loads((tmp_path / "usage.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "expected"),
+    [
+        ("2026-03-29", "2026-03-29", ["first", "last"]),
+        ("2026-03-29", None, ["first", "last", "after"]),
+        (None, "2026-03-28", ["before"]),
+        (None, "2026-03-29", ["before", "first", "last"]),
+        ("2026-03-29T12:00", None, ["last", "after"]),
+        ("2026-03-29T21:59:59Z", None, ["last", "after"]),
+    ],
+)
+def test_days_are_whole_in_a_zone_whose_clocks_change(
+    agentlens: Agentlens, home: Path, lake: Path, since: str | None, until: str | None, expected: list[str]
+) -> None:
+    """29 March 2026 has 23 hours in Berlin: 28 March 23:00 to 29 March 22:00 UTC."""
+    times = {"before": "28T22:59:59", "first": "28T23:00:00", "last": "29T21:59:59", "after": "29T22:00:00"}
+    for name, time in times.items():
+        row = json.loads(response(name, 0)) | {"timestamp": f"2026-03-{time}.000Z"}
+        (project(home) / f"{name}.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    agentlens("ingest", "--home", home, "--lake", lake, code=0)
+    options = [*(("--since", since) if since else ()), *(("--until", until) if until else ())]
+    shown = agentlens("requests", "--lake", lake, "--timezone", "Europe/Berlin", *options, "--format", "json", code=0)
+    assert sorted(row["session_id"] for row in json.loads(shown.stdout)) == sorted(expected)
+
+
+# --- run and export --------------------------------------------------------------------------------------------------
+
+
+def test_run_writes_every_view(agentlens: Agentlens, lake: Path, tmp_path: Path) -> None:
+    done = agentlens("run", "--home", SAMPLE, "--lake", lake, "--output", tmp_path / "csv", code=0)
+    assert {path.name for path in (tmp_path / "csv").iterdir()} == {f"{name}.csv" for name in contracts.public_names()}
+    assert done.stdout == ""
+    agentlens("run", "--home", SAMPLE, "--lake", lake, code=0)
+    assert (lake.parent / "csv" / "usage.csv").exists()
+
+
+def test_run_strict_tells_of_skipped_lines(agentlens: Agentlens, home: Path, lake: Path) -> None:
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2) + b"{broken\n")
+    done = agentlens("run", "--home", home, "--lake", lake, "--strict", code=1)
+    assert "lines skipped: 1" in done.stderr
+    agentlens("run", "--home", home, "--lake", lake.parent / "other", code=0)
+
+
+def test_run_strict_tells_of_models_without_a_price(agentlens: Agentlens, home: Path, lake: Path) -> None:
+    line = response("s", 0).replace(b"claude-sonnet-5", b"no-such-model")
+    (project(home) / "s.jsonl").write_bytes(line)
+    done = agentlens("run", "--home", home, "--lake", lake, "--strict", code=1)
+    assert "models without a price: 1" in done.stderr
+
+
+def test_run_strict_is_0_when_all_is_well(agentlens: Agentlens, home: Path, lake: Path) -> None:
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2))
+    agentlens("run", "--home", home, "--lake", lake, "--strict", code=0)
+
+
+def test_run_shows_the_sample_where_there_is_nothing(agentlens: Agentlens, home: Path, lake: Path, tmp_path: Path) -> None:
+    done = agentlens("run", "--home", home, "--lake", lake, "--output", tmp_path / "csv", "--sample-if-empty", code=0)
+    assert "sample" in done.stderr
+    assert "/projects/ledger" in (tmp_path / "csv" / "usage.csv").read_text(encoding="utf-8")
+    assert "ledger" not in agentlens("sessions", "--lake", lake, code=0).stdout
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2))
+    agentlens("run", "--home", home, "--lake", lake, "--output", tmp_path / "csv", "--sample-if-empty", code=0)
+    assert "ledger" not in (tmp_path / "csv" / "usage.csv").read_text(encoding="utf-8")
+
+
+def test_prices_are_remembered_until_none(agentlens: Agentlens, tmp_path: Path, home: Path, lake: Path) -> None:
+    (project(home) / "s.jsonl").write_bytes(response("s", 0).replace(b"claude-sonnet-5", b"my-model"))
+    prices = tmp_path / "prices.csv"
+    # 3 x 0.001 + 20 x 0.01 + 1000 x 0.0001 + 40 x 0.002
+    prices.write_text(f"{HEADER}my-model,1000,10000,100,2000\n", encoding="utf-8")
+
+    def cost(*options: str | Path) -> float | None:
+        agentlens("ingest", "--home", home, "--lake", lake, *options, code=0)
+        (row,) = json.loads(agentlens("requests", "--lake", lake, "--format", "json", code=0).stdout)
+        found: float | None = row["estimated_usd"]
+        return found
+
+    assert cost() is None
+    assert cost("--prices", prices) == pytest.approx(0.383)
+    prices.unlink()
+    assert cost() == pytest.approx(0.383)
+    assert "my-model" in agentlens("prices", "--lake", lake, code=0).stdout
+    assert cost("--prices", "none") is None
+    assert "my-model" not in agentlens("prices", "--lake", lake, code=0).stdout
+
+
+def test_a_bad_price_file_leaves_the_good_one(agentlens: Agentlens, tmp_path: Path, home: Path, lake: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text(f"{HEADER}my-model,1,2,3,4\n", encoding="utf-8")
+    agentlens("ingest", "--home", home, "--lake", lake, "--prices", prices, code=0)
+    no_number(prices)
+    agentlens("ingest", "--home", home, "--lake", lake, "--prices", prices, code=2)
+    assert "my-model" in agentlens("prices", "--lake", lake, code=0).stdout
+
+
+def test_a_lake_that_was_moved_answers(agentlens: Agentlens, sample: Path, tmp_path: Path) -> None:
+    """Its views name the files' place: they are made anew."""
+    shutil.copytree(sample, tmp_path / "moved")
+    before = agentlens("usage", "--lake", sample, code=0).stdout
+    assert agentlens("usage", "--lake", tmp_path / "moved", code=0).stdout == before
+
+
+def test_schema_tells_of_tables_and_views(agentlens: Agentlens) -> None:
+    rows = json.loads(agentlens("schema", "--format", "json", code=0).stdout)
+    assert {"lake.requests", "lake.sources", "usage", "skills"} <= {row["relation"] for row in rows}
+    (baseline,) = (row for row in rows if (row["relation"], row["column"]) == ("skills", "baseline"))
+    assert (baseline["type"], baseline["unit"], baseline["measured"]) == ("BIGINT", "tokens", "baseline_measured")
+    only = json.loads(agentlens("schema", "lake.requests", "--format", "json", code=0).stdout)
+    assert {row["relation"] for row in only} == {"lake.requests"}
