@@ -19,7 +19,7 @@ from pipeline.schema import ContextEvent, Prompt, Request, Session, ToolCall
 
 Support = Literal["measured", "estimated", "absent"]
 MAX_WARNINGS = 20  # of one file; more are counted in the last one
-_INT64 = 2**63 - 1
+MOST_TOKENS = 10**12  # of one response: no model reads or writes as many, and sums of them fit their columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,27 +155,38 @@ def count(value: object, report: Report, what: str) -> int | None:
 
     A negative or impossible number is not recorded, with a warning; NULL is not recorded, without one.
     """
-    if type(value) is int and 0 <= value <= _INT64:
+    if type(value) is int and 0 <= value <= MOST_TOKENS:
         return value
     if value is None or value == "":
         return None
     try:
-        number = float(value)  # type: ignore[arg-type]
-        whole = int(value) if isinstance(value, int) else round(number)
+        number = _number(value)
+        whole = int(number)
     except (TypeError, ValueError, OverflowError):
         report.warn(f"{what}: not a number; taken as not recorded")
         return None
-    if not 0 <= whole <= _INT64 or isinstance(value, bool):
+    if whole != number or not 0 <= whole <= MOST_TOKENS:
         report.warn(f"{what}: impossible count {str(value)[:30]}; taken as not recorded")
         return None
     return whole
+
+
+def _number(value: object) -> int | float:
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError
+    return value
 
 
 def amount(value: object) -> float | None:
     """An amount of money as a client wrote it, or None."""
     try:
         number = float(value) if value not in (None, "") else None  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if number is not None and 0 <= number < float("inf") else None
 

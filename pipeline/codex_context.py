@@ -218,14 +218,12 @@ def _definition(tool: dict[str, Any], event: str, item_kind: str, item: str, cau
 
 def text_of(raw: msgspec.Raw) -> str | None:
     """A raw JSON value as text, if it is a string."""
-    if not len(raw):
-        return None
-    if memoryview(raw)[0] != _QUOTE:
+    if not raw:
         return None
     try:
         return _TEXT.decode(raw)
-    except UNFIT:  # bad UTF-8, the one thing that a reader which passes over a value does not see
-        return _TEXT.decode(bytes(raw).decode("utf-8", "replace"))
+    except UNFIT:  # no string, or bad UTF-8, the one thing that a reader which passes over a value does not see
+        return _TEXT.decode(bytes(raw).decode("utf-8", "replace")) if memoryview(raw)[0] == _QUOTE else None
 
 
 def text_in(raw: msgspec.Raw, field: str) -> str | None:
@@ -257,7 +255,9 @@ def texts_of(raw: msgspec.Raw) -> list[str]:
 def size_of(raw: msgspec.Raw) -> tuple[int | None, int | None]:
     """Characters and UTF-8 bytes of a result's text."""
     text = text_of(raw)
-    texts = texts_of(raw) if text is None else [text]
+    if text is not None:
+        return len(text), client.text_bytes(text)
+    texts = texts_of(raw)
     if not texts:
         return None, None
     return sum(map(len, texts)), sum(map(client.text_bytes, texts))

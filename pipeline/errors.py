@@ -57,3 +57,7 @@ class QueryError(AgentLensError):
 
 class ExportError(AgentLensError):
     """A result cannot be written. Fact: path."""
+
+
+class ReaderGone(Exception):  # noqa: N818 - no error: it has what it wanted
+    """Whoever reads our output has closed it. Not a BrokenPipeError, as click makes a failure of that."""

@@ -11,11 +11,13 @@ import gc
 import hashlib
 import io
 import os
+import re
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -26,6 +28,7 @@ from pipeline.lake import PackWriter, by_month, lock, migrate, month_of, rebuild
 from pipeline.manifest import Known, Manifest, Move
 from pipeline.schema import TABLES, schema_version
 from pipeline.schema import Source as SourceRow
+from pipeline.warehouse import make_current
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -34,7 +37,7 @@ PACK_BYTES = 64 << 20  # transcripts in one pack: what a changed source costs to
 IN_PROCESS_BYTES = 6 << 20  # less than this is parsed at once, without starting workers
 TOLD_WARNINGS = 5  # of one file at once; the table `sources` has more of them
 _HEAD = 4096
-_EDGE = 64 << 10
+_EDGE = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +133,9 @@ def run(options: Options, progress: Progress | None = None) -> RunReport:
     if not plan.empty or state is None or state.unfinished or state.meta.get("schema") != schema_version():
         with lock(options.lake, options.wait_seconds):
             known = _prepare(options, manifest)
-            plan = make_plan(options, names, known)
-            report.warnings = plan.warnings
+            if known != (state.known if state else []):  # another run was quicker
+                plan = make_plan(options, names, known)
+                report.warnings = plan.warnings
             _execute(options, manifest, known, plan, report, progress)
     report.unchanged = report.found - report.read - report.failed
     report.seconds = time.perf_counter() - started
@@ -235,7 +239,8 @@ def make_tasks(options: Options, known: Sequence[Known], plan: Plan, now: int) -
         sizes[source.client, source.pack] += source.size
         last[source.client] = max(last[source.client], source.pack)
     packs: dict[tuple[str, int], list[Job]] = defaultdict(list)
-    for job in sorted(plan.jobs, key=lambda job: (job.known.client, job.known.mtime_ns, job.known.path)):
+    new = {id(job): _first_time(job.known) for job in plan.jobs if not job.previous}
+    for job in sorted(plan.jobs, key=lambda job: (job.known.client, new.get(id(job), ""), job.known.path)):
         name = job.known.client
         if job.previous:
             pack = job.previous.pack
@@ -250,6 +255,21 @@ def make_tasks(options: Options, known: Sequence[Known], plan: Plan, now: int) -
         Task(options.lake, options.machine, name, pack, tuple(sorted(jobs, key=lambda job: job.known.source_id)), now)
         for (name, pack), jobs in packs.items()
     ]
+
+
+_TIME = re.compile(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\dT[\d:]*)')
+
+
+def _first_time(known: Known) -> str:
+    """When a file's records begin, so that those of one month come to lie in one pack; else when it was changed."""
+    try:
+        with open(known.path, "rb", buffering=0) as file:
+            found = _TIME.search(file.read(_HEAD))
+    except OSError:
+        found = None  # the reader will say so
+    if found:
+        return found[1].decode()
+    return datetime.fromtimestamp(known.mtime_ns / 1e9, UTC).isoformat()
 
 
 def _execute(
@@ -272,6 +292,7 @@ def _execute(
             continue
         outcomes, moves = result
         manifest.commit([o.known for o in outcomes if o.known], moves)
+        make_current(options.lake)  # while other packs are still being made
         _tally(report, outcomes)
         done += sum(job.known.size for job in task.jobs)
         if progress:
@@ -361,7 +382,7 @@ def _do_task(task: Task) -> tuple[list[Outcome], list[Move]]:
     read = [read_source(job, client, task.now) for job in task.jobs]
     try:
         moves = _write_pack(task, read)
-    except (TypeError, ValueError):  # Arrow's errors are of these kinds: some row does not fit its table
+    except (TypeError, ValueError, OverflowError):  # Arrow's errors, too: some row does not fit its table
         read = [(_vet(outcome, parsed), parsed) for outcome, parsed in read]
         moves = _write_pack(task, read)
     return [outcome for outcome, _ in read], moves
@@ -396,7 +417,7 @@ def _vet(outcome: Outcome, parsed: Parsed) -> Outcome:
     try:
         for table in TABLES:
             to_table(table, [outcome.row] if table == "sources" else getattr(parsed, table), "")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         return Outcome(None, None, [f"{outcome.known.path}: not read: {error}"])
     return outcome
 
@@ -505,7 +526,7 @@ class _Decompressed(io.RawIOBase):
 
 
 def _fingerprint(path: Path, size: int) -> tuple[str, str]:
-    """The head's digest, and SHA-256 of the size, the first and the last 64 KiB."""
+    """The head's digest, and SHA-256 of the size, the first and the last 4 KiB."""
     with path.open("rb") as file:
         start = file.read(min(_EDGE, size))
         end = b""

@@ -36,7 +36,7 @@ def read_rows(stream: BinaryIO, decoder: msgspec.json.Decoder[T], report: Report
     """
     for piece, offset, is_whole in _pieces(stream, report):
         if not is_whole:
-            yield _tail(bytes(piece), decoder, report)
+            yield _tail(stream, bytes(piece), offset, decoder, report)
             continue
         try:
             rows = decoder.decode_lines(piece)
@@ -100,7 +100,7 @@ def _one_by_one(piece: bytes, decoder: msgspec.json.Decoder[T], report: Report) 
             continue
         report.lines += 1
         try:
-            yield decoder.decode(line)
+            yield from decoder.decode_lines(line)
         except _UNREADABLE:
             row, why = _mend(line, decoder, report)
             if row is None:
@@ -109,13 +109,14 @@ def _one_by_one(piece: bytes, decoder: msgspec.json.Decoder[T], report: Report) 
                 yield row
 
 
-def _tail(line: bytes, decoder: msgspec.json.Decoder[T], report: Report) -> list[T]:
+def _tail(stream: BinaryIO, line: bytes, offset: int, decoder: msgspec.json.Decoder[T], report: Report) -> list[T]:
     """The last line, without a newline: whole, or still being written."""
     if not line.strip(_NOISE):
         return []
     try:
         row: T | None = decoder.decode(line)
     except _UNREADABLE:
+        report.line_number = _newlines_before(stream, offset) + 1
         row, _ = _mend(line, decoder, report)
     if row is None:
         return []

@@ -13,14 +13,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import astuple
+
 from pipeline.client import short_id
 from pipeline.errors import LakeError, LakeLockedError
 from pipeline.manifest import Known, Move
-from pipeline.schema import TABLES, TIME_COLUMN, arrow_schema, columns
+from pipeline.schema import TABLES, TIME_COLUMN, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,11 +103,11 @@ def to_table(table: str, rows: Sequence[Any], machine: str) -> pa.Table:
     import pyarrow as pa
 
     schema = arrow_schema(table)
-    arrays = [pa.repeat(pa.scalar(machine, pa.string()), len(rows))]
-    arrays += [
-        pa.array(list(map(attrgetter(column.name), rows)), schema.field(column.name).type)
-        for column in columns(table)[1:]
-    ]
+    machine_column, *fields = schema
+    arrays = [pa.repeat(pa.scalar(machine, machine_column.type), len(rows))]
+    # A row type's fields are the columns, in order: to turn whole rows takes half as long as to get value by value.
+    values = zip(*map(astuple, rows), strict=True) if rows else repeat((), len(fields))
+    arrays += [pa.array(column, field.type) for column, field in zip(values, fields, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

@@ -258,7 +258,8 @@ def tables(book: PriceBook) -> dict[str, pa.Table]:
 
     def table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         schema = pa.schema([(name, kinds.get(name, text)) for name in columns])
-        return pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows], schema=schema)
+        cells = [{name: None if row[name] == "" else row[name] for name in columns} for row in rows]
+        return pa.Table.from_pylist(cells, schema=schema)
 
     return {
         "model_prices": table(_columns(PriceRow), map(_cells, book.prices)),

@@ -64,7 +64,7 @@ class Source(msgspec.Struct, gc=False, kw_only=True):
     size_bytes: Annotated[int, Col("size when it was read", unit="bytes", measured="measured")] = 0
     mtime: Annotated[Timestamp, Col("the file's modification time when it was read")] = 0
     sha256: Annotated[
-        str | None, Col("fingerprint of the content: SHA-256 of size, first and last 64 KiB", null="unreadable")
+        str | None, Col("fingerprint of the content: SHA-256 of size, first and last 4 KiB", null="unreadable")
     ] = None
     lines: Annotated[int, Col("lines that are not blank", measured="measured")] = 0
     skipped_lines: Annotated[int, Col("lines that hold no readable record", measured="measured")] = 0

@@ -12,6 +12,10 @@ import graphlib
 import hashlib
 import json
 import os
+import re
+import secrets
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -99,16 +103,20 @@ def is_current(lake: Path) -> bool:
 
 def refresh(lake: Path, wait_seconds: float = 60.0) -> None:
     """Make the lake's file of views, if it is not there or not of today. Raises LakeError, ConfigError for prices."""
-    if is_current(lake):
-        return
-    from pipeline import prices
-    from pipeline.lake import lock
+    if not is_current(lake):
+        from pipeline.lake import lock
 
-    own = lake / USER_PRICES
-    book = prices.load(resource("data"), own if own.exists() else None)
-    with lock(lake, wait_seconds):
-        if not is_current(lake):
-            build(lake, book)
+        with lock(lake, wait_seconds):
+            make_current(lake)
+
+
+def make_current(lake: Path) -> None:
+    """The same for a caller that holds the lake's lock."""
+    if not is_current(lake):
+        from pipeline import prices
+
+        own = lake / USER_PRICES
+        build(lake, prices.load(resource("data"), own if own.exists() else None))
 
 
 def build(lake: Path, book: PriceBook) -> None:
@@ -127,7 +135,7 @@ def build(lake: Path, book: PriceBook) -> None:
             _replace(reference / f"{name}.parquet", partial(pq.write_table, rows))
         _replace(lake / DATABASE, lambda path: _write_views(path, lake))
         _replace(reference / "fingerprint", lambda path: path.write_text(fingerprint(lake), encoding="ascii"))
-    except (OSError, duckdb.IOException) as error:
+    except (OSError, duckdb.Error) as error:
         raise LakeError(f"cannot write the views of the lake {lake}: {error}", path=lake) from error
 
 
@@ -207,19 +215,51 @@ def ordered(views: Sequence[contracts.View]) -> list[contracts.View]:
 
 def reads_of(connection: duckdb.DuckDBPyConnection, view: contracts.View) -> Iterator[str]:
     """The relations that a view's text names, with their schemas; parsed, not bound."""
-    found = connection.execute("select json_serialize_sql(?)", [view.sql]).fetchone()
-    tree = json.loads(found[0]) if found else {"error": True, "error_message": "no answer"}
+    for node in syntax(connection, view.sql):
+        if node.get("type") == "BASE_TABLE":
+            yield f"{node.get('schema_name') or 'main'}.{node['table_name']}"
+
+
+def syntax(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[dict[str, Any]]:
+    """The nodes of a query's syntax tree. Raises QueryError for what is no query."""
+    found = connection.execute("select json_serialize_sql(?)", [text]).fetchall()
+    tree = json.loads(found[0][0])
     if tree.get("error"):
-        raise QueryError(f"{view.path.name}: {tree.get('error_message')}")
+        raise QueryError(" ".join(str(tree.get("error_message")).split()))
     pending: list[Any] = [tree]
     while pending:
         node = pending.pop()
         if isinstance(node, list):
             pending += node
         elif isinstance(node, dict):
-            if node.get("type") == "BASE_TABLE":
-                yield f"{node.get('schema_name') or 'main'}.{node['table_name']}"
+            yield node
             pending += node.values()
+
+
+_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b", re.IGNORECASE | re.DOTALL)
+_QUERY_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+_RUNS_SQL = {"json_execute_serialized_sql", "query", "query_table", "getenv"}
+_TABLE_FUNCTIONS = {
+    "range", "generate_series", "unnest", "json_each", "json_tree", "repeat", "repeat_row", "summary", "test_all_types",
+    "read_parquet", "parquet_scan", "parquet_schema", "parquet_metadata", "parquet_file_metadata", "glob",
+    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_schemas", "duckdb_settings", "duckdb_tables",
+    "duckdb_types", "duckdb_variables", "duckdb_views", "pragma_table_info", "pragma_version",
+}  # fmt: skip
+
+
+def _refused(node: Mapping[str, Any]) -> str | None:
+    """What in a node of somebody's query may do more than read the lake, in words."""
+    kind = str(node.get("type", ""))
+    if kind.endswith("_NODE") and kind not in _QUERY_NODES:
+        return kind.removesuffix("_NODE").removesuffix("_QUERY")
+    name = str(node.get("function_name", "")).lower()
+    if name in _RUNS_SQL:
+        return f"the function {name}"
+    if kind == "TABLE_FUNCTION":
+        name = str(node.get("function", {}).get("function_name", "")).lower()
+        if name not in _TABLE_FUNCTIONS:
+            return f"the table function {name}"
+    return None
 
 
 # --- asking it ---------------------------------------------------------------------------------------------------
@@ -269,6 +309,13 @@ class Warehouse:
 
     def sql(self, text: str) -> Answer:
         """The rows of one SELECT that somebody wrote. Raises QueryError for anything else, and for what is refused."""
+        explained = _EXPLAIN.match(text)
+        if explained:
+            return self._ask(f"explain {self._select(text[explained.end() :])}")
+        return self._ask(self._select(text))
+
+    def _select(self, text: str) -> str:
+        """The text of one statement that only reads: what DuckDB calls SELECT may write, in a WITH or by a function."""
         import duckdb
 
         try:
@@ -277,24 +324,15 @@ class Warehouse:
             raise QueryError(_first_line(error)) from error
         if len(statements) != 1:
             raise QueryError(f"one statement at a time, please: this is {len(statements)}")
-        statement = statements[0]
-        if statement.type == duckdb.StatementType.EXPLAIN:
-            return self._explain(text)
-        if statement.type != duckdb.StatementType.SELECT:
-            kind = str(statement.type).rpartition(".")[2]
+        kind = str(statements[0].type).rpartition(".")[2]
+        if kind != "SELECT":
             raise QueryError(f"only SELECT is allowed here, not {kind}", hint="the lake is read-only for queries")
-        return self._ask(statement.query)
-
-    def _explain(self, text: str) -> Answer:
-        """EXPLAIN of a select, and of nothing else."""
-        import duckdb
-
-        words = text.split(maxsplit=2)
-        inner = text.split(maxsplit=1)[1] if len(words) > 1 else ""
-        statements = duckdb.extract_statements(inner) if inner and words[1].lower() != "analyze" else []
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise QueryError("only EXPLAIN of a SELECT is allowed here")
-        return self._ask(f"explain {statements[0].query}")
+        query: str = statements[0].query
+        for node in syntax(self._connection, query):
+            refused = _refused(node)
+            if refused:
+                raise QueryError(f"{refused} is not allowed here", hint="the lake is read-only for queries")
+        return query
 
     def _ask(self, text: str) -> Answer:
         import duckdb
@@ -329,17 +367,23 @@ def connect(lake: Path, *, locked_down: bool = True) -> Iterator[Warehouse]:
     # A database of its own, with the file attached: one opened by its path would be shared with every other
     # connection of this process, and so would the lock-down.
     connection = duckdb.connect()
+    spill = Path(tempfile.gettempdir()) / f"agentlens-{os.getpid()}-{secrets.token_hex(8)}"
     try:
         _attach(connection, path)
         connection.execute("set TimeZone = 'UTC'")
         connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
+        # Where large sorts go. The default is a folder of the working directory, and queries may read what lies there.
+        connection.execute(f"set temp_directory = {_quoted(spill)}")
         if locked_down:
-            connection.execute(f"set allowed_directories = [{_quoted(lake.resolve().as_posix() + '/')}]")
+            folders = {lake.resolve().as_posix(), _no_glob(lake.resolve())}
+            allowed = ", ".join(_quoted(f"{folder}/") for folder in sorted(folders))
+            connection.execute(f"set allowed_directories = [{allowed}]")
             connection.execute("set enable_external_access = false")
             connection.execute("set lock_configuration = true")
         yield Warehouse(connection, lake)
     finally:
         connection.close()
+        shutil.rmtree(spill, ignore_errors=True)
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

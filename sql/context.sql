@@ -12,7 +12,7 @@ select
     cast(sum(unpriced_requests) as bigint) as unpriced_requests,
     arg_max(tokens, coalesce(ts, timestamptz '1970-01-01 00:00:00+00')) as tokens,
     cast(sum(tokens * requests) as bigint) as overhead_tokens,
-    sum(case when requests > unpriced_requests then tokens * usd_per_token end) as overhead_usd,
+    round(sum(case when requests > unpriced_requests then tokens * usd_per_token end), 12) as overhead_usd,
     coalesce(bool_and(tokens_measured and tokens is not null), false) as tokens_measured,
     coalesce(bool_and(tokens_measured and tokens is not null), false) as overhead_measured
 from int.item_costs

@@ -13,7 +13,7 @@ with carried as (
         cast(sum(unpriced_requests) as bigint) as unpriced_requests,
         arg_max(tokens, coalesce(ts, timestamptz '1970-01-01 00:00:00+00')) as tokens,
         cast(sum(tokens * requests) as bigint) as idle_cost,
-        sum(case when requests > unpriced_requests then tokens * usd_per_token end) as idle_usd,
+        round(sum(case when requests > unpriced_requests then tokens * usd_per_token end), 12) as idle_usd,
         coalesce(bool_and(tokens_measured and tokens is not null), false) as is_measured
     from int.item_costs
     where item_kind in ('skill', 'command', 'agent', 'mcp_server', 'tool')
@@ -61,9 +61,8 @@ unseen as (
 
 -- Days are counted to the newest request of the window, so that the same lake gives the same answer tomorrow.
 newest as (
-    select max(ts) as ts
-    from lake.requests
-    where getvariable('until') is null or ts < cast(getvariable('until') as timestamp with time zone)
+    select ts
+    from int.newest_request
 )
 
 select

@@ -11,8 +11,8 @@ with totals as (
         sum(cache_write_tokens) as cache_write_tokens,
         max(context_tokens) as max_context_tokens,
         sum(case when is_unpriced then n_requests else 0 end) as unpriced_requests,
-        sum(measured_usd) as measured_usd,
-        sum(estimated_usd) as estimated_usd
+        round(sum(measured_usd), 12) as measured_usd,
+        round(sum(estimated_usd), 12) as estimated_usd
     from int.window_requests
     group by client, session_id
 )

@@ -56,7 +56,8 @@ select
         ) as bigint
     ) as carry,
     cast(sum(costs.tokens * costs.requests) as bigint) as overhead_tokens,
-    sum(case when costs.requests > costs.unpriced_requests then costs.tokens * costs.usd_per_token end) as overhead_usd,
+    round(sum(case when costs.requests > costs.unpriced_requests then costs.tokens * costs.usd_per_token end), 12)
+        as overhead_usd,
     max(uses.last_used_at) as last_used_at,
     coalesce(bool_and(costs.tokens_measured) filter (where costs.item_kind = 'skill'), false) as baseline_measured,
     coalesce(bool_and(costs.tokens_measured) filter (where costs.item_kind = 'skill_body'), false) as carry_measured,

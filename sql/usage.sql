@@ -32,7 +32,7 @@ select
     cast(sum(reasoning_tokens) as bigint) as reasoning_tokens,
     cast(sum(web_search_requests) as bigint) as web_search_requests,
     sum(premium_requests) as premium_requests,
-    sum(measured_usd) as measured_usd,
-    sum(estimated_usd) as estimated_usd
+    round(sum(measured_usd), 12) as measured_usd,
+    round(sum(estimated_usd), 12) as estimated_usd
 from periods
 group by period, client, model, project

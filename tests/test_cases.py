@@ -89,7 +89,9 @@ def price_rows(model: str, rates: Mapping[str, Any]) -> Rows:
 
 def price_row(model: str, rates: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     named = {f"{name}_usd_per_mtok": rate for name, rate in rates.items()}
-    return {"model_id": model, "service_tier": "standard", **more} | {k: v for k, v in named.items() if k in PRICE_COLUMNS}
+    return {"model_id": model, "service_tier": "standard", **more} | {
+        k: v for k, v in named.items() if k in PRICE_COLUMNS
+    }
 
 
 def fast(row: Mapping[str, Any], multiple: float) -> dict[str, Any]:
@@ -253,7 +255,9 @@ class Answers:
 
     def skills_in_context_at_end(self, _: list[str]) -> list[str]:
         rows: Rows = (
-            self._warehouse.sql("select item from int.item_intervals where item_kind = 'skill_body' and until_seq is null")
+            self._warehouse.sql(
+                "select item from int.item_intervals where item_kind = 'skill_body' and until_seq is null"
+            )
             .table()
             .to_pylist()
         )
@@ -264,7 +268,9 @@ class Answers:
 
     def skills(self, wanted: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
         return {
-            name: {column: total([row for row in self.rows("skills") if row["skill"] == name], column) for column in want}
+            name: {
+                column: total([row for row in self.rows("skills") if row["skill"] == name], column) for column in want
+            }
             for name, want in wanted.items()
         }
 
@@ -292,7 +298,9 @@ class Answers:
         for row in self.rows("idle"):
             if row["item_kind"] in {"skill", "agent"} and project in {None, row["project"]}:
                 key = f"{row['item_kind']}:{row['item']}"
-                found[key] = (found.get(key) or 0) + row["idle_cost"] if row["idle_cost"] is not None else found.get(key)
+                found[key] = (
+                    (found.get(key) or 0) + row["idle_cost"] if row["idle_cost"] is not None else found.get(key)
+                )
         return found
 
     def idle(self, _: Mapping[str, int]) -> dict[str, Any]:

@@ -115,7 +115,9 @@ def nothing(path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize("spoil", [garbage, other_columns, no_number, folder, nothing], ids=lambda spoil: spoil.__name__)
+@pytest.mark.parametrize(
+    "spoil", [garbage, other_columns, no_number, folder, nothing], ids=lambda spoil: spoil.__name__
+)
 def test_a_bad_price_file_is_named_and_nothing_is_read(
     agentlens: Agentlens, tmp_path: Path, home: Path, lake: Path, spoil: Callable[[Path], None]
 ) -> None:
@@ -136,7 +138,9 @@ def test_an_unreadable_price_file(agentlens: Agentlens, tmp_path: Path, home: Pa
 
 
 @pytest.mark.parametrize("command", [["usage"], ["export", "--view", "usage"], ["sql", "select 1"], ["schema"]])
-def test_a_place_that_cannot_be_written(agentlens: Agentlens, environ: Environ, sample: Path, command: list[str]) -> None:
+def test_a_place_that_cannot_be_written(
+    agentlens: Agentlens, environ: Environ, sample: Path, command: list[str]
+) -> None:
     environ["AGENTLENS_LAKE"] = str(sample)
     one_error(agentlens(*command, "--output", "/dev/null/out.csv"), 1, "/dev/null/out.csv")
 
@@ -421,7 +425,9 @@ def test_run_strict_is_0_when_all_is_well(agentlens: Agentlens, home: Path, lake
     agentlens("run", "--home", home, "--lake", lake, "--strict", code=0)
 
 
-def test_run_shows_the_sample_where_there_is_nothing(agentlens: Agentlens, home: Path, lake: Path, tmp_path: Path) -> None:
+def test_run_shows_the_sample_where_there_is_nothing(
+    agentlens: Agentlens, home: Path, lake: Path, tmp_path: Path
+) -> None:
     done = agentlens("run", "--home", home, "--lake", lake, "--output", tmp_path / "csv", "--sample-if-empty", code=0)
     assert "sample" in done.stderr
     assert "/projects/ledger" in (tmp_path / "csv" / "usage.csv").read_text(encoding="utf-8")

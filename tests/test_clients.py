@@ -81,8 +81,8 @@ def rows(parsed: Parsed) -> Iterator[tuple[str, Any]]:
 def set_fields(name: str) -> frozenset[str]:
     """The columns that are not NULL in some row of some case."""
     seen: set[str] = set()
-    for given in inputs(name):
-        for table, row in rows(parse(name, given)[0]):
+    for one in inputs(name):
+        for table, row in rows(parse(name, one)[0]):
             seen |= {f"{table}.{field}" for field in row.__struct_fields__ if getattr(row, field) is not None}
     return frozenset(seen)
 
@@ -109,17 +109,17 @@ def test_what_is_absent_is_null_and_what_is_measured_is_set_somewhere(name: str)
 
 @every_client
 def test_parsing_twice_gives_equal_rows(name: str) -> None:
-    for given in inputs(name):
-        assert parse(name, given) == parse(name, given), given.case
+    for one in inputs(name):
+        assert parse(name, one) == parse(name, one), one.case
 
 
 @every_client
 def test_rows_fit_their_tables(name: str) -> None:
-    for given in inputs(name):
-        parsed, _ = parse(name, given)
+    for one in inputs(name):
+        parsed, _ = parse(name, one)
         for table, row in rows(parsed):
             msgspec.convert(msgspec.to_builtins(row), type(row))
-            assert row.source_id == "source", (given.case, table)
+            assert row.source_id == "source", (one.case, table)
         keys = [(row.session_id, row.seq) for row in parsed.requests]
         for session in {session for session, _ in keys}:
             assert sorted(seq for of, seq in keys if of == session) == list(range(sum(of == session for of, _ in keys)))
@@ -154,7 +154,7 @@ def test_junk_is_survived(name: str, junk: bytes) -> None:
 
 @cache
 def small(name: str) -> tuple[Input, ...]:
-    return tuple(given for given in inputs(name) if 0 < len(given.data) <= SMALL)
+    return tuple(one for one in inputs(name) if 0 < len(one.data) <= SMALL)
 
 
 def survives(name: str, given: Input, data: bytes) -> None:
@@ -171,12 +171,12 @@ def survives(name: str, given: Input, data: bytes) -> None:
 def test_the_files_of_another_client_are_none_of_its(name: str, other: str) -> None:
     for home in homes(other).values():
         assert not list(found(clients.load(name), home))
-    for given in inputs(other):
+    for one in inputs(other):
         try:
-            parsed, _ = parse(name, given)
+            parsed, _ = parse(name, one)
         except UnknownFormatError:
             continue
-        assert not list(rows(parsed)), given.case
+        assert not list(rows(parsed)), one.case
 
 
 @every_client
@@ -199,7 +199,7 @@ def test_there_is_a_page_of_its_own(name: str) -> None:
 
 
 def test_an_unknown_client_is_named() -> None:
-    with pytest.raises(ConfigError, match="no client 'no-such-client'.*claude-code"):
+    with pytest.raises(ConfigError, match=r"no client 'no-such-client'.*claude-code"):
         clients.load("no-such-client")
 
 

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from pipeline import contracts
 from pipeline.contracts import Contract, View, ViewColumn
+from pipeline.errors import ConfigError
 from pipeline.warehouse import connect, ordered, reads_of
 from tests.conftest import ROOT
 from tests.tools.lakes import lake_of_all_cases, query, sample_lake
@@ -108,7 +109,9 @@ def holds(lake: Path, view: str, column: str, values: pa.ChunkedArray, test: Any
         low, high = pc.min_max(known).as_py().values()
         return low is None or (wanted.get("min", low) <= low and high <= wanted.get("max", high))
     assert kind == "identity", f"{view}.{column}: no such test: {kind}"
-    return not query(lake, f'select * from main.{view} where "{column}" is distinct from ({wanted}) and "{column}" is not null')
+    return not query(
+        lake, f'select * from main.{view} where "{column}" is distinct from ({wanted}) and "{column}" is not null'
+    )
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -186,7 +189,7 @@ def test_grain_and_order_name_columns(name: str) -> None:
 
 def test_every_contract_has_a_view() -> None:
     assert {path.with_suffix("").name for path in (ROOT / "sql").glob("*.toml")} == set(PUBLIC)
-    with pytest.raises(contracts.ConfigError, match="known views"):
+    with pytest.raises(ConfigError, match="known views"):
         contracts.load("no_such_view")
 
 
@@ -227,7 +230,7 @@ def test_a_file_can_be_carried_to_spark(view: View) -> None:
     assert not list(tree.find_all(exp.Pivot, exp.Lambda))
     assert not [join for join in tree.find_all(exp.Join) if str(join.args.get("method") or "").upper() == "ASOF"]
     carried = tree.sql(dialect="spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
-    assert sqlglot.parse_one(carried, dialect="spark")
+    sqlglot.parse_one(carried, dialect="spark")
 
 
 @pytest.mark.parametrize("name", PUBLIC)

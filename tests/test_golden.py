@@ -56,6 +56,18 @@ def test_skills_of_the_sample(
     check(GOLDEN / "formats" / f"skills.{EXTENSIONS[format_name]}", done.stdout.encode(), update=update_golden)
 
 
+@pytest.mark.parametrize("format_name", ["csv", "json"])
+def test_the_same_lake_gives_the_same_bytes(sample: Path, tmp_path: Path, format_name: str) -> None:
+    """Also money, which is summed by several threads."""
+    everything = filters(since=None, until=None, clients=(), project=None, timezone="UTC")
+    views = ("context", "skills", "idle", "sessions", "usage")
+    made = set()
+    for turn in range(6):
+        export_views(sample, views, everything, tmp_path / str(turn), format_name)
+        made.add(tuple((tmp_path / str(turn) / f"{view}.{format_name}").read_bytes() for view in views))
+    assert len(made) == 1
+
+
 def test_an_exported_file_is_what_the_command_shows(agentlens: Agentlens, sample: Path, exported: Path) -> None:
     done = agentlens("skills", "--lake", sample, "--format", "csv", code=0)
     assert done.stdout == (exported / "skills.csv").read_text(encoding="utf-8")

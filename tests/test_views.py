@@ -17,11 +17,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import msgspec
-import pyarrow as pa
 import pytest
 
 from pipeline import contracts, prices
@@ -29,6 +28,9 @@ from pipeline.paths import resource
 from pipeline.schema import PARTITION_KEYS, TABLES, Column, columns
 from pipeline.warehouse import Warehouse, Window, ordered
 from tests.conftest import ROOT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FOLDER = ROOT / "tests" / "views"
 CASES = sorted(path.parent for path in FOLDER.glob("*/*/case.toml"))

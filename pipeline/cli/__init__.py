@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from pipeline import __version__, log
-from pipeline.errors import AgentLensError, ConfigError
+from pipeline.errors import AgentLensError, ConfigError, ReaderGone
 
 COMMANDS = {
     "run": "Bring the lake up to date, then export every view as CSV (the cron job).",
@@ -92,7 +92,7 @@ def _config_file() -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}", hint="mend it or move it away", path=path) from error
 
 
@@ -121,7 +121,7 @@ def _guarded(args: list[str], *, debug: bool) -> int:
         return Exit.USAGE
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
-    except BrokenPipeError:
+    except ReaderGone:
         return Exit.DONE
     except AgentLensError as error:
         log.LOGGER.error("%s", error, exc_info=debug)

@@ -43,6 +43,7 @@ def _lake(_: click.Context, __: click.Parameter, value: Path | None) -> Path:
 lake_options = _stack(
     click.option(
         "--lake",
+        envvar="AGENTLENS_LAKE",
         type=click.Path(file_okay=False, path_type=Path),
         callback=_lake,
         help="Folder of the lake.  [default: $AGENTLENS_LAKE, else the user's data folder]",

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Literal
 from pipeline import contracts
 from pipeline.cli.options import Filters, is_terminal
 from pipeline.cli.view import window_of
-from pipeline.errors import ExportError
+from pipeline.errors import ExportError, ReaderGone
 
 if TYPE_CHECKING:
     from pipeline.export import Rows
@@ -118,8 +118,11 @@ def destination(output: str | None) -> Iterator[BinaryIO]:
     """Stdout, or a file that appears under its name when it is whole."""
     if output in (None, "-"):
         stream: IO[bytes] = sys.stdout.buffer
-        yield stream  # type: ignore[misc]
-        stream.flush()
+        try:
+            yield stream  # type: ignore[misc]
+            stream.flush()
+        except BrokenPipeError as error:
+            raise ReaderGone from error
         return
     path = Path(output or "")
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")

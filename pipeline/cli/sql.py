@@ -25,14 +25,14 @@ from pipeline.cli.options import lake_options, output_options
 def command(
     lake: Path, query: str, format_name: str | None, limit: int | None, output: str | None, newline: str
 ) -> None:
-    r"""Ask the lake in SQL, read-only. QUERY is one SELECT, or - to read it from stdin.
+    """Ask the lake in SQL, read-only. QUERY is one SELECT, or - to read it from stdin.
 
     \b
       agentlens sql "select client, sum(estimated_usd) from requests group by client"
       agentlens sql "describe skills"
 
     Nothing can be written, and nothing outside the lake be read. Times are UTC.
-    """
+    """  # noqa: D301 - click takes the character \b for "leave these lines as they are"
     from pipeline.cli.render import write
     from pipeline.export import Rows, columns_of
     from pipeline.warehouse import connect, refresh

@@ -32,7 +32,7 @@ from pipeline.claude_context import (
     Split,
     Usage,
 )
-from pipeline.client import Home, Parsed, Report, Source, Support, count, timestamp
+from pipeline.client import MOST_TOKENS, Home, Parsed, Report, Source, Support, count, timestamp
 from pipeline.errors import UnknownFormatError
 from pipeline.jsonl import read_rows
 from pipeline.schema import Request, Session, ToolCall
@@ -61,7 +61,7 @@ _SIDE_ROWS = frozenset(
 _TITLES = {"custom-title": 3, "ai-title": 2, "agent-name": 1, "summary": 1}  # the higher one wins, then the later one
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_INT64 = 1 << 63
+_NEVER = 1 << 63  # a time later than any
 
 
 class _Progress(msgspec.Struct, gc=False, rename="camel"):
@@ -137,10 +137,10 @@ class _Session:
         self.cwd: str | None = None
         self.git_branch: str | None = None
         self.version: str | None = None
-        self.first_ts = _INT64
-        self.last_ts = -_INT64
+        self.first_ts = _NEVER
+        self.last_ts = -_NEVER
         self.responses: list[_Response] = []
-        self.latest = -_INT64
+        self.latest = -_NEVER
         self.is_in_order = True
         self.open_calls: dict[str, ToolCall] = {}
         self.loose_calls: list[ToolCall] = []  # of no response
@@ -180,7 +180,7 @@ class _Transcript:
         self.agent_calls: dict[str, str] = {}  # type of subagent by call
         self.titles: dict[int, str] = {}
         self.reported_usd: float | None = None
-        self.clock = -_INT64  # time of the last row that has one
+        self.clock = -_NEVER  # time of the last row that has one
         self.is_known = False
         self.is_conversing = False
         self.has_side_rows = False  # since the conversation began
@@ -321,7 +321,7 @@ class _Transcript:
             response = self.responses[key] = self._begin(session, key, row, message, ts)
         if usage is not None:
             output = usage.output_tokens
-            size = output if type(output) is int and 0 <= output < _INT64 else _loose(output)
+            size = output if type(output) is int and 0 <= output <= MOST_TOKENS else _loose(output)
             if size >= response.output:
                 response.usage, response.output = usage, size
         if message.stop_reason:
@@ -512,8 +512,8 @@ class _Transcript:
             repo_root=client.repo_root(project) if project else None,
             git_branch=session.git_branch,
             title=self.titles[max(self.titles)] if self.titles and is_main else None,
-            started_at=session.first_ts if session.first_ts < _INT64 else None,
-            ended_at=session.last_ts if session.first_ts < _INT64 else None,
+            started_at=session.first_ts if session.first_ts < _NEVER else None,
+            ended_at=session.last_ts if session.first_ts < _NEVER else None,
             client_version=session.version,
             reported_usd=self.reported_usd if is_main else None,
         )
@@ -608,7 +608,7 @@ class Requests:
         return request
 
     def _count(self, value: Number, response: _Response, name: str) -> int | None:
-        if value is None or (type(value) is int and 0 <= value < _INT64):
+        if value is None or (type(value) is int and 0 <= value <= MOST_TOKENS):
             return value
         return count(value, self.report, f"{name} of {response.request_id}")
 
@@ -708,7 +708,7 @@ def _loose(value: Number) -> float:
         number = float(value)
     except (ValueError, OverflowError):
         return -1
-    return number if 0 <= number < 1 << 63 else -1
+    return number if 0 <= number <= MOST_TOKENS else -1
 
 
 def _largest(one: float | None, other: float | None) -> float | None:

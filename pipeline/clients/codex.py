@@ -16,14 +16,14 @@ from typing import Annotated, BinaryIO
 import msgspec
 
 from pipeline import client, codex_context
-from pipeline.client import Home, Parsed, Report, Source, Support, short_id
+from pipeline.client import MOST_TOKENS, Home, Parsed, Report, Source, Support, short_id
 from pipeline.codex_context import Piece
 from pipeline.errors import UnknownFormatError
 from pipeline.jsonl import read_rows
 from pipeline.schema import ContextEvent, Prompt, Request, Session, ToolCall
 
 Number = int | float | str | None
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | float | str | None
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)] | float | str | None
 _Raw = msgspec.Raw
 _NONE = _Raw(b"")
 
@@ -731,7 +731,7 @@ class _Rollout:
         call_id = payload.call_id or (str(payload.id) if payload.id is not None else self._unnamed_call())
         if call_id in self.calls:
             return
-        raw = next((raw for raw in (payload.arguments, payload.input, payload.action) if len(raw)), _NONE)
+        raw = payload.arguments or payload.input or payload.action
         name = payload.name or kind.removesuffix("_call")
         text = codex_context.text_of(raw)
         target, command = codex_context.target_of(name, text, raw)

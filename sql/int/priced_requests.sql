@@ -36,10 +36,16 @@ with named as (
         cast(timezone('UTC', requests.ts) as date) as day,
         isodow(timezone('UTC', requests.ts)) as weekday,
         hour(timezone('UTC', requests.ts)) * 60 + minute(timezone('UTC', requests.ts)) as minute_of_day,
+        -- Of several responses in one row no prompt is known; of one, the whole prompt is the sum of its parts.
         coalesce(
             requests.context_tokens,
-            requests.input_tokens + coalesce(requests.cache_read_tokens, 0) + coalesce(requests.cache_write_tokens, 0),
-            0
+            case
+                when requests.n_requests = 1
+                    then
+                        coalesce(requests.input_tokens, 0)
+                        + coalesce(requests.cache_read_tokens, 0)
+                        + coalesce(requests.cache_write_tokens, 0)
+            end
         ) as prompt_tokens,
         lower(
             coalesce(
@@ -72,7 +78,7 @@ tiered as (
             and contains(peak_hours.iso_weekdays, cast(named.weekday as varchar))
 ),
 
--- A request without a time can only be priced where one price holds at all times.
+-- A request without a time, or of an unknown prompt, has a price only where one holds at all times, for all sizes.
 rated as (
     select
         tiered.*,
@@ -91,8 +97,8 @@ rated as (
         on
             tiered.model_id = price_cells.model_id
             and tiered.price_tier = price_cells.service_tier
-            and tiered.prompt_tokens >= price_cells.from_tokens
-            and tiered.prompt_tokens < price_cells.to_tokens
+            and coalesce(tiered.prompt_tokens, 0) >= price_cells.from_tokens
+            and coalesce(tiered.prompt_tokens, 9223372036854775806) < price_cells.to_tokens
             and coalesce(tiered.day, date '0001-01-01') >= price_cells.from_day
             and coalesce(tiered.day, date '9999-12-30') < price_cells.to_day
     left join ref.price_modifiers as geo

@@ -12,9 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import client
-from pipeline.client import MAX_WARNINGS, Home, Report, amount, count, fold_project, mcp_name, repo_root, timestamp, walk
-
-INT64 = 2**63 - 1
+from pipeline.client import (
+    MAX_WARNINGS,
+    MOST_TOKENS,
+    Home,
+    Report,
+    amount,
+    count,
+    fold_project,
+    mcp_name,
+    repo_root,
+    timestamp,
+    walk,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +59,17 @@ def test_warnings_are_bounded_and_the_rest_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(0, 0), (17, 17), (INT64, INT64), (3.0, 3), (1e3, 1000), ("12", 12), ("1e3", 1000), (" 5 ", 5), (str(INT64), INT64)],
+    [
+        (0, 0),
+        (17, 17),
+        (MOST_TOKENS, MOST_TOKENS),
+        (3.0, 3),
+        (1e3, 1000),
+        ("12", 12),
+        ("1e3", 1000),
+        (" 5 ", 5),
+        (str(MOST_TOKENS), MOST_TOKENS),
+    ],
 )
 def test_counts_as_clients_write_them(value: object, expected: int) -> None:
     report = Report()
@@ -66,7 +86,7 @@ def test_what_is_not_recorded_is_none_without_a_warning(value: object) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [-1, -0.6, 2**63, 1e300, float("inf"), float("nan"), "nan", "many", [], {}, True, False, 10**400],
+    [-1, -0.6, MOST_TOKENS + 1, 2**63, 1e300, float("inf"), float("nan"), "nan", "many", [], {}, True, False, 10**400],
     ids=lambda value: str(value)[:12],
 )
 def test_impossible_counts_are_not_recorded_and_told(value: object) -> None:
@@ -84,14 +104,24 @@ def test_a_part_of_a_token_is_no_count(value: object) -> None:
     assert report.warnings
 
 
-@given(st.integers(0, INT64))
+@given(st.integers(0, MOST_TOKENS))
 def test_every_count_keeps_its_value(value: int) -> None:
     assert count(value, Report(), "x") == count(str(value), Report(), "x") == value
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(0, 0.0), (0.0, 0.0), (1.25, 1.25), ("0.5", 0.5), (None, None), ("", None), (-1, None), ("free", None), ([], None)],
+    [
+        (0, 0.0),
+        (0.0, 0.0),
+        (1.25, 1.25),
+        ("0.5", 0.5),
+        (None, None),
+        ("", None),
+        (-1, None),
+        ("free", None),
+        ([], None),
+    ],
 )
 def test_amounts_of_money(value: object, expected: float | None) -> None:
     assert amount(value) == expected
@@ -126,12 +156,27 @@ MICROSECONDS = 1_772_355_600_123_456
 )
 def test_times_as_clients_write_them(value: object, expected: int) -> None:
     assert timestamp(value) == expected
-    assert MICROSECONDS == round(MOMENT.timestamp() * 1e6)
+    assert round(MOMENT.timestamp() * 1e6) == MICROSECONDS
 
 
 @pytest.mark.parametrize(
     "value",
-    [None, "", "yesterday", "2026-13-01T00:00:00Z", True, 0, -5, 1e17, float("nan"), float("inf"), [], {}, "nan", "inf"],
+    [
+        None,
+        "",
+        "yesterday",
+        "2026-13-01T00:00:00Z",
+        True,
+        0,
+        -5,
+        1e17,
+        float("nan"),
+        float("inf"),
+        [],
+        {},
+        "nan",
+        "inf",
+    ],
     ids=repr,
 )
 def test_no_time(value: object) -> None:

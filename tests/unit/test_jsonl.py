@@ -61,19 +61,25 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return size
 
 
-def test_rows_come_in_order_wherever_a_chunk_ends(chunk: int) -> None:
+any_chunk = pytest.mark.usefixtures("chunk")
+
+
+@any_chunk
+def test_rows_come_in_order_wherever_a_chunk_ends() -> None:
     rows, report = read(b"".join(line(n, text="x" * (n % 90)) for n in range(200)))
     assert [row.n for row in rows] == list(range(200))
     assert (report.lines, report.skipped_lines, report.warnings) == (200, 0, [])
 
 
-def test_unknown_fields_and_blank_lines_are_passed_over(chunk: int) -> None:
+@any_chunk
+def test_unknown_fields_and_blank_lines_are_passed_over() -> None:
     rows, report = read(b"\n" + line(0, other={"deep": [1, 2]}) + b"\n  \n\r\n" + line(1) + b"\n")
     assert [row.n for row in rows] == [0, 1]
     assert (report.lines, report.skipped_lines) == (2, 0)
 
 
-def test_windows_line_ends(chunk: int) -> None:
+@any_chunk
+def test_windows_line_ends() -> None:
     assert numbers(line(0)[:-1] + b"\r\n" + line(1)[:-1] + b"\r\n") == [0, 1]
 
 
@@ -87,20 +93,28 @@ def test_nothing(data: bytes) -> None:
 # --- the last line ---------------------------------------------------------------------------------------------------
 
 
-def test_a_last_line_without_a_newline_counts_if_it_is_whole(chunk: int) -> None:
+@any_chunk
+def test_a_last_line_without_a_newline_counts_if_it_is_whole() -> None:
     rows, report = read(line(0) + line(1)[:-1])
     assert [row.n for row in rows] == [0, 1]
     assert report.lines == 2
 
 
+@any_chunk
 @pytest.mark.parametrize("cut", range(1, 9))
-def test_a_last_line_that_is_being_written_is_no_error(chunk: int, cut: int) -> None:
+def test_a_last_line_that_is_being_written_is_no_error(cut: int) -> None:
     rows, report = read(line(0) + line(1)[:-1][:-cut])
     assert [row.n for row in rows] == [0]
     assert (report.lines, report.skipped_lines, report.warnings) == (1, 0, [])
 
 
-def test_nul_after_the_last_line_is_no_line(chunk: int) -> None:
+def test_the_last_line_is_named_by_its_number() -> None:
+    _, report = read(line(0) + line(1) + b'{"n": 2, "text": []}')
+    assert report.warnings == ["line 3: text does not fit; taken as not recorded"]
+
+
+@any_chunk
+def test_nul_after_the_last_line_is_no_line() -> None:
     """A crash leaves blocks of NUL at the end of a file."""
     rows, report = read(line(0) + b"\0" * 100)
     assert [row.n for row in rows] == [0]
@@ -121,8 +135,9 @@ BAD = {
 }
 
 
+@any_chunk
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_line_is_counted_and_named_and_costs_no_other(chunk: int, name: str) -> None:
+def test_a_bad_line_is_counted_and_named_and_costs_no_other(name: str) -> None:
     rows, report = read(line(0) + b"\n" + BAD[name] + b"\n" + line(2))
     assert [row.n for row in rows] == [0, 2]
     assert (report.lines, report.skipped_lines) == (3, 1)
@@ -130,12 +145,15 @@ def test_a_bad_line_is_counted_and_named_and_costs_no_other(chunk: int, name: st
     assert warning.startswith("line 3: skipped: ")
 
 
-@pytest.mark.parametrize("odd", [b'{"n": 1}{"n": 2}', b'{"n": 1} {"n": 2}', b'{"n":\n1}'], ids=["glued", "two", "broken"])
+@pytest.mark.parametrize(
+    "odd", [b'{"n": 1}{"n": 2}', b'{"n": 1} {"n": 2}', b'{"n": 1},'], ids=["glued", "two", "comma"]
+)
 def test_what_a_line_says_does_not_depend_on_its_neighbours(odd: bytes) -> None:
-    """A line that is no record by itself is none, whether or not a line near it is damaged."""
+    """Whatever is made of a line, it is the same beside a damaged one."""
     alone, beside = read(odd + b"\n"), read(odd + b"\nbad\n")
     assert beside[0] == alone[0]
     assert beside[1].skipped_lines == alone[1].skipped_lines + 1
+    assert beside[1].lines == alone[1].lines + 1
 
 
 GOOD = {
@@ -146,22 +164,25 @@ GOOD = {
 }
 
 
+@any_chunk
 @pytest.mark.parametrize("name", GOOD)
-def test_noise_around_a_record_is_taken_off(chunk: int, name: str) -> None:
+def test_noise_around_a_record_is_taken_off(name: str) -> None:
     before, after = GOOD[name]
     rows, report = read(before + line(0)[:-1] + after + b"\n" + before + line(1)[:-1] + after + b"\n")
     assert [row.n for row in rows] == [0, 1]
     assert (report.lines, report.skipped_lines) == (2, 0)
 
 
-def test_bad_utf8_is_replaced(chunk: int) -> None:
+@any_chunk
+def test_bad_utf8_is_replaced() -> None:
     rows, report = read(b'{"n": 0, "text": "a\xffb"}\n' + line(1))
     assert [row.text for row in rows] == ["a\ufffdb", None]
     assert report.skipped_lines == 0
 
 
+@any_chunk
 @pytest.mark.parametrize("escape", [rb"\ud83d", rb"\udc00", rb"\ud83dx"])
-def test_a_lone_surrogate_costs_no_row(chunk: int, escape: bytes) -> None:
+def test_a_lone_surrogate_costs_no_row(escape: bytes) -> None:
     rows, report = read(b'{"n": 0, "text": "a' + escape + b'"}\n' + line(1))
     assert [row.n for row in rows] == [0, 1]
     assert rows[0].text is not None
@@ -169,13 +190,15 @@ def test_a_lone_surrogate_costs_no_row(chunk: int, escape: bytes) -> None:
     assert report.skipped_lines == 0
 
 
-def test_control_characters_and_no_numbers(chunk: int) -> None:
+@any_chunk
+def test_control_characters_and_no_numbers() -> None:
     rows, report = read(b'{"n": 0, "text": "a\tb"}\n{"n": NaN}\n{"n": Infinity}\n{"n": 1e999}\n' + line(1))
     assert [(row.n, row.text) for row in rows] == [(0, "a\tb"), (None, None), (None, None), (None, None), (1, None)]
     assert report.skipped_lines == 0
 
 
-def test_line_separators_in_a_text_end_no_line(chunk: int) -> None:
+@any_chunk
+def test_line_separators_in_a_text_end_no_line() -> None:
     text = "a\u2028b\u2029c\u0085d\x0be"
     rows, report = read(json.dumps({"n": 0, "text": text}, ensure_ascii=False).encode() + b"\n" + line(1))
     assert [row.text for row in rows] == [text, None]
@@ -185,7 +208,8 @@ def test_line_separators_in_a_text_end_no_line(chunk: int) -> None:
 # --- fields of the wrong type ----------------------------------------------------------------------------------------
 
 
-def test_a_field_of_the_wrong_type_is_not_recorded(chunk: int) -> None:
+@any_chunk
+def test_a_field_of_the_wrong_type_is_not_recorded() -> None:
     rows, report = read(line(0, text=["no text"]) + line(1, text="good"))
     assert [(row.n, row.text) for row in rows] == [(0, None), (1, "good")]
     assert (report.skipped_lines, report.warnings) == (0, ["line 1: text does not fit; taken as not recorded"])
@@ -237,7 +261,8 @@ def test_a_long_last_line_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.skipped_lines == 0
 
 
-def test_a_long_line_is_read_whole(chunk: int) -> None:
+@any_chunk
+def test_a_long_line_is_read_whole() -> None:
     rows, _ = read(line(0) + line(1, text="x" * 3000) + line(2))
     assert [(row.n, len(row.text or "")) for row in rows] == [(0, 0), (1, 3000), (2, 0)]
 
@@ -263,7 +288,8 @@ def test_only_a_bounded_piece_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_cannot_go_back_is_read_all_the_same(chunk: int) -> None:
+@any_chunk
+def test_a_stream_that_cannot_go_back_is_read_all_the_same() -> None:
     rows, report = read(b"", Unseekable(line(0) + b"bad\n" + line(2)))
     assert [row.n for row in rows] == [0, 2]
     assert (report.lines, report.skipped_lines) == (3, 1)
@@ -284,7 +310,7 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(LINES, max_size=12), st.integers(1, 40), st.booleans())
-def test_the_size_of_a_chunk_changes_nothing(lines: list[bytes], size: int, ends: bool) -> None:  # noqa: FBT001
+def test_the_size_of_a_chunk_changes_nothing(lines: list[bytes], size: int, ends: bool) -> None:
     data = b"\n".join(lines) + (b"\n" if ends else b"")
     whole, whole_report = read(data)
     with pytest.MonkeyPatch.context() as patch:

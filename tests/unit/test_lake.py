@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import lake as lake_module
@@ -40,7 +40,9 @@ def request(source: str, number: int, ts: int | None = MARCH, **more: Any) -> Re
     return Request(source_id=source, request_id=f"{source}-{number}", seq=number, ts=ts, **more)
 
 
-def put(lake: Path, rows: list[Request], replaced: set[str], pack: int = 0, touched: tuple[str, ...] = ()) -> list[Move]:
+def put(
+    lake: Path, rows: list[Request], replaced: set[str], pack: int = 0, touched: tuple[str, ...] = ()
+) -> list[Move]:
     """Write rows into a pack and put its files in place."""
     writer = PackWriter(lake, "codex", MACHINE, pack, frozenset(replaced))
     writer.write("requests", by_month("requests", rows, dict.fromkeys(replaced, "1970-01")), touched)
@@ -199,6 +201,7 @@ def test_marks_of_files_that_went_and_came_back(tmp_path: Path) -> None:
 SOURCES = st.sampled_from("abc")
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(SOURCES, st.lists(st.sampled_from([MARCH, APRIL, None]), max_size=3)), max_size=6))
 def test_a_pack_holds_the_last_word_of_each_source(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, list[int | None]]]
@@ -242,7 +245,7 @@ def test_migration_writes_only_what_is_of_another_schema(tmp_path: Path) -> None
     assert "speed" not in pq.read_schema(other).names, "another machine's files are its own"
 
 
-def test_a_lake_of_an_older_version_goes_on(tmp_path: Path, home: Path, lake: Path) -> None:
+def test_a_lake_of_an_older_version_goes_on(home: Path, lake: Path) -> None:
     (project(home) / "s.jsonl").write_bytes(responses("s", 0, 3))
     ingest(home, lake)
     for path in lake.glob("requests/**/*.parquet"):
