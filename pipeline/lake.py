@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,33 +127,30 @@ class PackWriter:
 
         for month in sorted({*months, *touched}):
             final = pack_file(table, self.client, month, self.machine, self.pack)
-            kept = self._kept(table, final)
-            new = to_table(table, months[month], self.machine) if months.get(month) else None
-            parts = [part for part in (kept, new) if part is not None and part.num_rows]
-            if not parts:
-                if (self.lake / final).exists():
-                    self.moves.append(Move(final, None))
-                continue
-            whole = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
-            self._put(final, whole.sort_by("source_id") if len(parts) > 1 else whole)
+            old = self._read(table, final)
+            parts = [part for part in _by_source(old) if part[0] not in self.replaced]
+            if months.get(month):
+                parts += _by_source(to_table(table, months[month], self.machine))
+            if parts:
+                parts.sort(key=itemgetter(0))  # the same rows, the same bytes, whenever they came
+                self._put(final, pa.concat_tables(rows for _, rows in parts))
+            elif old is not None:
+                self.moves.append(Move(final, None))
 
-    def _kept(self, table: str, final: str) -> pa.Table | None:
-        """The rows of a file that stay, in the schema of today."""
+    def _read(self, table: str, final: str) -> pa.Table | None:
+        """The rows of a file, in the schema of today; None if there is no such file."""
         import pyarrow as pa
-        import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
         path = self.lake / final
         if not path.exists():
             return None
         try:
-            old = pq.read_table(path, partitioning=None)
+            with pq.ParquetFile(path) as file:
+                return conform(file.read(), arrow_schema(table))
         except (pa.ArrowException, OSError) as error:
-            raise LakeError(
-                f"cannot read {path}: {error}", hint="move that file away and run again", path=path
-            ) from error
-        gone = pc.is_in(old["source_id"], value_set=pa.array(sorted(self.replaced), pa.string()))
-        return conform(old.filter(pc.invert(gone)), arrow_schema(table))
+            hint = "move that file away and run again"
+            raise LakeError(f"cannot read {path}: {error}", hint=hint, path=path) from error
 
     def _put(self, final: str, rows: pa.Table) -> None:
         import pyarrow.parquet as pq
@@ -173,7 +170,7 @@ class PackWriter:
 
         for month in sorted(months):
             final = pack_file("sources", self.client, month, self.machine, self.pack)
-            rows = self._kept("sources", final)
+            rows = self._read("sources", final)
             if rows is None:
                 continue
             field = rows.schema.field("gone_at")
@@ -187,6 +184,16 @@ class PackWriter:
         for move in self.moves:
             if move.temporary:
                 (self.lake / move.temporary).unlink(missing_ok=True)
+
+
+def _by_source(rows: pa.Table | None) -> list[tuple[str, pa.Table]]:
+    """Rows cut where the next source begins. Slices need none of Arrow's compute functions, whose import takes long."""
+    if rows is None or not rows.num_rows:
+        return []
+    owners = rows["source_id"].to_pylist()
+    starts = [0, *(i for i in range(1, len(owners)) if owners[i] != owners[i - 1])]
+    ends = [*starts[1:], len(owners)]
+    return [(owners[start], rows.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)]
 
 
 _MANY_VALUES = frozenset({"request_id", "response_id", "call_id", "event_id", "sha256"})
@@ -245,7 +252,8 @@ def rebuild_manifest(lake: Path, machine: str) -> list[Known]:
     found: dict[str, Known] = {}
     for table in TABLES:
         for client, month, pack, path in _files(lake, table, machine):
-            rows = pq.read_table(path, partitioning=None)
+            with pq.ParquetFile(path) as file:
+                rows = file.read()
             for identity in rows["source_id"].unique().to_pylist():
                 months[identity].add(month)
             if table == "sources":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 DATABASE = "agentlens.duckdb"
 REFERENCE = "ref"
-VARIABLES = ("since", "until", "clients", "project", "timezone", "by")  # that views read
+VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session", "a", "b")  # that views read
 _STORAGE = "v0.9.2"  # the oldest name DuckDB 2 takes; the format it then writes is read by DuckDB 0.10 and later
 _DUCKDB_TYPES = {
     "string": "varchar",
@@ -60,6 +60,7 @@ class Window:
     project: str | None = None
     timezone: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)  # what a view asks for beside the window, such as `by`
+    session: str | None = None  # of views that show one session: its id, or the beginning of it
 
     def variables(self) -> dict[str, Any]:
         named = {
@@ -68,6 +69,7 @@ class Window:
             "clients": list(self.clients) or None,
             "project": self.project,
             "timezone": self.timezone,
+            "session": self.session,
             **self.options,
         }
         return {name: value for name, value in named.items() if value is not None}

@@ -30,6 +30,7 @@ UNIT_ENDS = {
     "bytes": "_bytes",
     "characters": "_chars",
     "ms": "_ms",
+    "seconds": "_seconds",
     "days": "_days",
     "USD": "_usd",
     "USD per million tokens": "_usd_per_mtok",

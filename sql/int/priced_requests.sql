@@ -180,5 +180,15 @@ select
     reported_usd is null and has_usage and not (has_context_price and has_output_price) as is_unpriced,
     case
         when has_usage and has_context_price and prompt_tokens > 0 then prompt_usd / prompt_tokens
-    end as context_token_usd
+    end as context_token_usd,
+    factor * cache_read_usd as cache_read_token_usd,
+    -- What a token of its writes cost, 5-minute and 1-hour ones together.
+    case
+        when has_context_price and cache_write_tokens > 0
+            then
+                factor * (
+                    coalesce(written_5m_tokens * cache_write_5m_usd, 0)
+                    + coalesce(written_1h_tokens * cache_write_1h_usd, 0)
+                ) / cache_write_tokens
+    end as cache_write_token_usd
 from priced
