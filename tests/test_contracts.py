@@ -35,7 +35,8 @@ UNIT_ENDS = {
     "USD": "_usd",
     "USD per million tokens": "_usd_per_mtok",
 }
-FIXED_NAMES = {"tokens", "baseline", "load", "carry", "idle_cost", "chars"}  # by the design, in the unit's place
+# By the design, in the unit's place.
+FIXED_NAMES = {"tokens", "baseline", "load", "carry", "idle_cost", "skill_overhead", "delta", "chars"}
 TIMES = {"ts", "mtime", "first_ts", "last_ts"}  # the design's own, beside `..._at`
 NUMBERS = {"BIGINT", "DOUBLE"}
 
@@ -69,7 +70,9 @@ def test_columns_are_those_of_the_contract(lake: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_view_has_rows_to_check(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    assert rows_of(lake_of_all_cases(tmp_path_factory.getbasetemp()), name).num_rows
+    """Checks of no rows prove nothing."""
+    folder = tmp_path_factory.getbasetemp()
+    assert rows_of(sample_lake(folder), name).num_rows or rows_of(lake_of_all_cases(folder), name).num_rows
 
 
 @pytest.mark.parametrize("name", PUBLIC)
