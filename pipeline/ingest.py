@@ -16,6 +16,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,12 +132,12 @@ def run(options: Options, progress: Progress | None = None) -> RunReport:
     plan = make_plan(options, names, state.known if state else [])
     report = RunReport(found=plan.found, warnings=plan.warnings)
     if not plan.empty or state is None or state.unfinished or state.meta.get("schema") != schema_version():
-        with lock(options.lake, options.wait_seconds):
+        with _workers(plan, options.jobs) as pool, lock(options.lake, options.wait_seconds):
             known = _prepare(options, manifest)
             if known != (state.known if state else []):  # another run was quicker
                 plan = make_plan(options, names, known)
                 report.warnings = plan.warnings
-            _execute(options, manifest, known, plan, report, progress)
+            _execute(options, manifest, known, plan, report, progress, pool)
     report.unchanged = report.found - report.read - report.failed
     report.seconds = time.perf_counter() - started
     return report
@@ -279,6 +280,7 @@ def _execute(
     plan: Plan,
     report: RunReport,
     progress: Progress | None,
+    pool: Executor | None,
 ) -> None:
     now = time.time_ns() // 1000
     _mark(options, manifest, plan, now)
@@ -286,7 +288,7 @@ def _execute(
     total = sum(job.known.size for task in tasks for job in task.jobs)
     done = 0
     errors = []
-    for task, result in _results(tasks, total, options.jobs):
+    for task, result in _results(tasks, pool):
         if isinstance(result, LakeError):
             errors.append(result)
             continue
@@ -318,23 +320,26 @@ def _tally(report: RunReport, outcomes: Sequence[Outcome]) -> None:
 _Result = tuple[list[Outcome], list[Move]] | LakeError
 
 
-def _results(tasks: Sequence[Task], total: int, jobs: int) -> Iterator[tuple[Task, _Result]]:
-    """Do the tasks, in worker processes where that pays, and yield them as they are done."""
-    workers = min(jobs, len(tasks))
-    if workers < 2 or total < IN_PROCESS_BYTES:
+def _results(tasks: Sequence[Task], pool: Executor | None) -> Iterator[tuple[Task, _Result]]:
+    """Do the tasks, in worker processes if there are any, and yield them as they are done."""
+    if pool is None:
         for task in tasks:
             yield task, _attempt(task)
         return
     from concurrent.futures import as_completed
 
     ordered = sorted(tasks, key=lambda task: -sum(job.known.size for job in task.jobs))
-    with _executor(workers) as pool:
-        futures = {pool.submit(_attempt, task): task for task in ordered}
-        for future in as_completed(futures):
-            yield futures.pop(future), future.result()
+    futures = {pool.submit(_attempt, task): task for task in ordered}
+    for future in as_completed(futures):
+        yield futures.pop(future), future.result()
 
 
-def _executor(workers: int) -> Executor:
+@contextmanager
+def _workers(plan: Plan, jobs: int) -> Iterator[Executor | None]:
+    """Worker processes where there is enough to read for them; they load what they need while the plan is made."""
+    if jobs < 2 or sum(job.known.size for job in plan.jobs) < IN_PROCESS_BYTES:
+        yield None
+        return
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
@@ -342,11 +347,19 @@ def _executor(workers: int) -> Executor:
     # No thread runs in this process yet, so a fork is safe where it exists, and far quicker than a new interpreter.
     method = "fork" if "fork" in methods and threading.active_count() == 1 else "spawn"
     context = multiprocessing.get_context(method)
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),))
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
+        for _ in range(jobs):
+            pool.submit(_load)
+        yield pool
+
+
+def _load() -> None:
+    """Import what writing a pack will need."""
+    import pyarrow.parquet  # noqa: F401
 
 
 def _start_worker(parent: int) -> None:
-    """A worker ends when the main process does, however that ended: it holds the lake's lock with it."""
+    """A worker ends when the main process does, however that ended."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -79,6 +79,17 @@ class Wrapping:
 
 
 @dataclass(frozen=True, slots=True)
+class Family:
+    """Models that share a tokenizer, for calibration: an RE2 pattern of model ids. Never used to look up a price."""
+
+    pattern: str
+    family: str
+    source: str
+    checked_on: date
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceTier:
     """A name that a vendor's API (None: any vendor's) records for a tier of the price table."""
 
@@ -140,6 +151,7 @@ class PriceBook:
     modifiers: tuple[Modifier, ...]
     peak_hours: tuple[PeakHours, ...]
     vendors: Mapping[str, str]
+    families: tuple[Family, ...] = ()
 
 
 def _columns(row_type: type) -> tuple[str, ...]:
@@ -166,6 +178,7 @@ def load(data_dir: Path, user_file: Path | None) -> PriceBook:
         modifiers=tuple(_modifier(r) for r in _records(data_dir / "price_modifiers.csv", _columns(Modifier))),
         peak_hours=tuple(_peak_hours(r) for r in _records(data_dir / "peak_hours.csv", _HOURS_COLUMNS)),
         vendors={row.model_id: row.vendor for row in rows},
+        families=tuple(_family(r) for r in _records(data_dir / "model_families.csv", _columns(Family))),
     )
     return book if user_file is None else _with_user_rows(book, user_file)
 
@@ -265,6 +278,7 @@ def tables(book: PriceBook) -> dict[str, pa.Table]:
         "model_prices": table(_columns(PriceRow), map(_cells, book.prices)),
         "model_aliases": table(("alias", "model_id", "service_tier"), _alias_rows(book)),
         "model_wrappings": table(("pattern",), map(_cells, book.wrappings)),
+        "model_families": table(("pattern", "family"), map(_cells, book.families)),
         "service_tiers": table(("model_id", "recorded", "service_tier"), _tier_rows(book)),
         "price_modifiers": table(
             ("model_id", "kind", "recorded", "effective_from", "effective_to", "value"), _modifier_rows(book)
@@ -481,6 +495,16 @@ def _alias(record: _Record) -> Alias:
 
 def _wrapping(record: _Record) -> Wrapping:
     return Wrapping(record.text("pattern"), record.text("source"), record.checked(), record.text("note"))
+
+
+def _family(record: _Record) -> Family:
+    return Family(
+        pattern=record.text("pattern"),
+        family=record.text("family"),
+        source=record.text("source"),
+        checked_on=record.checked(),
+        note=record.text("note"),
+    )
 
 
 def _service_tier(record: _Record) -> ServiceTier:
