@@ -31,6 +31,7 @@ class Home:
 
     path: Path
     environ: Mapping[str, str]
+    unreadable: list[str] = field(default_factory=list)  # folders that could not be looked into, and why
 
     def roots(self, variable: str, *defaults: str) -> list[Path]:
         """The directories that an environment variable names (comma list), else the defaults below the home."""
@@ -99,11 +100,11 @@ class Client(Protocol):
         ...
 
 
-def walk(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
+def walk(root: Path, suffixes: tuple[str, ...], unreadable: list[str] | None = None) -> Iterator[Path]:
     """Yield the regular files below a directory whose names end so, each once, links followed, loops survived.
 
     Real files come before links to them, so that a file that is found by two paths keeps its own name.
-    An unreadable directory yields nothing.
+    An unreadable directory yields nothing, and is told in `unreadable`.
     """
     seen: set[tuple[int, int]] = set()
     pending: list[str] = [os.fspath(root)]
@@ -113,7 +114,7 @@ def walk(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
             entry = linked.pop(0)
             yield from _linked(entry, suffixes, seen, pending)
             continue
-        for entry in _scan(pending.pop(), seen):
+        for entry in _scan(pending.pop(), seen, unreadable):
             if entry.is_symlink():
                 linked.append(entry)
             elif entry.is_dir(follow_symlinks=False):
@@ -123,7 +124,7 @@ def walk(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def _scan(directory: str, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
+def _scan(directory: str, seen: set[tuple[int, int]], unreadable: list[str] | None) -> list[os.DirEntry[str]]:
     try:
         status = os.stat(directory)
         if (status.st_dev, status.st_ino) in seen:
@@ -131,8 +132,12 @@ def _scan(directory: str, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
         seen.add((status.st_dev, status.st_ino))
         with os.scandir(directory) as entries:
             return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []  # gone, unreadable or no directory: nothing to find there
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        if unreadable is not None:
+            unreadable.append(f"{directory}: cannot be read: {error.strerror}")
+        return []
 
 
 def _linked(

@@ -177,6 +177,8 @@ def make_plan(options: Options, names: Iterable[str], known: Sequence[Known]) ->
         missing = [s for (owner, text), s in latest.items() if owner == name and text not in present]
         # A file outside this home is not gone: only one that is not there any more is.
         plan.gone += [s for s in missing if s.gone_at is None and not os.path.lexists(s.path)]
+    plan.warnings += options.home.unreadable
+    options.home.unreadable.clear()
     plan.warnings += [f"{s.path}: the file is gone; its rows are kept" for s in plan.gone]
     return plan
 

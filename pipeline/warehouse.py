@@ -60,7 +60,6 @@ class Window:
     project: str | None = None
     timezone: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)  # what a view asks for beside the window, such as `by`
-    session: str | None = None  # of views that show one session: its id, or the beginning of it
 
     def variables(self) -> dict[str, Any]:
         named = {
@@ -69,7 +68,6 @@ class Window:
             "clients": list(self.clients) or None,
             "project": self.project,
             "timezone": self.timezone,
-            "session": self.session,
             **self.options,
         }
         return {name: value for name, value in named.items() if value is not None}

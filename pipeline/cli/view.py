@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,37 @@ from pipeline.cli.options import Filters, filter_options, filters, lake_options,
 if TYPE_CHECKING:
     from pipeline.warehouse import Window
 
-PERIODS = ("day", "week", "month", "session")
+PERIODS = ("day", "week", "month", "session", "block")
+GROUPS = ("client", "model", "project", "week", "machine", "session")
+_SIDE = "COLUMN=VALUE"
+
+# What some views ask for beside the window: their own options, whose values are session variables of the same name.
+_OWN = {
+    "usage": (
+        click.option("--by", type=click.Choice(PERIODS), default="day", show_default=True, help="Length of a period."),
+    ),
+    "flow": (click.option("--session", metavar="ID", help="Only this session: its id, or the beginning of it."),),
+    "timeline": (click.option("--session", metavar="ID", help="Only this session: its id, or the beginning of it."),),
+    "compare": (
+        click.option("--by", type=click.Choice(GROUPS), help="What makes a group.  [default: client]"),
+        click.option(
+            "--a",
+            metavar=_SIDE,
+            callback=lambda _, option, value: _side(option, value),
+            help=f"Instead of groups, one side of a comparison: {', '.join(GROUPS)}, such as project=app.",
+        ),
+        click.option(
+            "--b", metavar=_SIDE, callback=lambda _, option, value: _side(option, value), help="The other side."
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Filters):
+    """A window with what the view itself asks for, by session variable."""
+
+    own: Mapping[str, str] = field(default_factory=dict)
 
 
 def view_command(name: str) -> click.Command:
@@ -22,20 +55,43 @@ def view_command(name: str) -> click.Command:
     def show(lake: Path, **options: Any) -> None:
         from pipeline.cli.render import show_view
 
-        by = options.pop("by", None)
+        own = {key: value for key in ("by", "session", "a", "b") if (value := options.pop(key, None)) is not None}
+        if ("a" in own) != ("b" in own):
+            raise click.UsageError("--a and --b are the two sides of one comparison: give both")
+        if "a" in own and "by" in own:
+            raise click.UsageError("--by makes groups, --a and --b two sides: give one or the other")
         output = {key: options.pop(key) for key in ("output", "newline", "format_name", "limit", "compact")}
-        show_view(lake, name, filters(**options), by=by, **output)
+        window = filters(**options)
+        asked = Asked(**{each.name: getattr(window, each.name) for each in fields(window)}, own=own)
+        show_view(lake, name, asked, by=own.get("by"), **output)
 
     show.__doc__ = _help(name)
     decorated = lake_options(output_options(_shape_options(show)))
     if contracts.load(name).has_window:
         decorated = filter_options(decorated)
-    if name == "usage":
-        by = click.option(
-            "--by", type=click.Choice(PERIODS), default="day", show_default=True, help="Length of a period."
-        )
-        decorated = by(decorated)
+    for option in reversed(_OWN.get(name, ())):
+        decorated = option(decorated)
     return click.command(name, short_help=contracts.find(name).help)(decorated)
+
+
+def _side(option: click.Parameter, value: str | None) -> str | None:
+    """A filter as the view reads it: a project without its last slash, a week by its Monday."""
+    if value is None:
+        return None
+    column, equals, wanted = value.partition("=")
+    column, wanted = column.strip(), wanted.strip()
+    if not equals or not wanted or column not in GROUPS:
+        hint = f"write it as {_SIDE}, with a column of {', '.join(GROUPS)}"
+        raise click.UsageError(f"{option.opts[0]}: {value!r} is no filter; {hint}")
+    if column == "project":
+        wanted = wanted.rstrip("/\\") or wanted
+    if column == "week":
+        try:
+            day = date.fromisoformat(wanted)
+        except ValueError:
+            raise click.UsageError(f"{option.opts[0]}: {wanted!r} is no day; write it as 2026-03-01") from None
+        wanted = str(day - timedelta(days=day.weekday()))
+    return f"{column}={wanted}"
 
 
 def _shape_options(function: Any) -> Any:
@@ -71,5 +127,6 @@ def window_of(chosen: Filters, by: str | None = None) -> Window:
     """The window for the warehouse of what the user asked for."""
     from pipeline.warehouse import Window
 
-    options = {} if by is None else {"by": by}
+    options = dict(chosen.own) if isinstance(chosen, Asked) else {}
+    options |= {} if by is None else {"by": by}
     return Window(chosen.since, chosen.until, chosen.clients, chosen.project, chosen.timezone, options)

@@ -878,11 +878,11 @@ class ClaudeCode:
 
     def discover(self, home: Home) -> Iterator[Path]:
         for root in _roots(home):
-            for path in client.walk(root, (".jsonl",)):
+            for path in client.walk(root, (".jsonl",), home.unreadable):
                 if path.name != "journal.jsonl" and "tool-results" not in path.parts:
                     yield path
         for root in _desktop_roots(home):
-            for path in client.walk(root, (".jsonl",)):
+            for path in client.walk(root, (".jsonl",), home.unreadable):
                 if path.name != "journal.jsonl" and ".claude" in path.parts and "tool-results" not in path.parts:
                     yield path
 

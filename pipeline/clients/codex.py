@@ -209,7 +209,7 @@ class Codex:
             for folder in ("sessions", "archived_sessions"):
                 found = [
                     path
-                    for path in client.walk(root / folder, (".jsonl", ".jsonl.zst"))
+                    for path in client.walk(root / folder, (".jsonl", ".jsonl.zst"), home.unreadable)
                     if path.name.startswith("rollout-") and path not in seen
                 ]
                 seen.update(found)

@@ -340,3 +340,21 @@ def test_an_unreadable_folder_holds_nothing(tmp_path: Path) -> None:
     (tmp_path / "closed").chmod(0)
     assert found(tmp_path) == ["b.jsonl"]
     (tmp_path / "closed").chmod(0o700)
+
+
+def test_an_unreadable_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may be allowed to read everything, so the refusal is made up."""
+    write(tmp_path / "closed" / "a.jsonl", tmp_path / "b.jsonl")
+    scan = os.scandir
+
+    def refuse(folder: str) -> object:
+        if folder.endswith("closed"):
+            raise PermissionError(13, "Permission denied")
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    told: list[str] = []
+    assert [path.name for path in walk(tmp_path, (".jsonl",), told)] == ["b.jsonl"]
+    assert told == [f"{tmp_path / 'closed'}: cannot be read: Permission denied"]
+    assert list(walk(tmp_path / "gone", (".jsonl",), told)) == []
+    assert len(told) == 1
