@@ -1,16 +1,8 @@
 -- One row a prefix that was written to the cache again: after which pause, how much, why, and what that cost.
 with steps as (
-    select
-        *,
-        -- What the request before left in the cache (its last inner call, where one record sums several).
-        least(previous_cache_read_tokens + previous_cache_write_tokens, previous_context_tokens) as cached_tokens
+    select *
     from int.request_steps
-    where
-        previous_cache_read_tokens + previous_cache_write_tokens is not null
-        and cache_read_tokens + cache_write_tokens is not null
-        and compactions = previous_compactions
-        and n_requests = 1
-        and previous_n_requests = 1
+    where previous_cached_tokens - cache_read_tokens >= 1024 and cache_write_tokens >= 1024 and not is_compacted
 ),
 
 -- Which life the newest writes before the request had: most requests write a little, a few nothing.
@@ -22,24 +14,27 @@ lives as (
         lead(seq, 1, 9223372036854775807) over (partition by client, session_id order by seq) as to_seq,
         cache_write_5m_tokens,
         cache_write_1h_tokens
-    from int.priced_requests
+    from stg.requests
     where cache_write_1h_tokens + cache_write_5m_tokens > 0
 ),
 
 lost as (
     select
         steps.*,
+        priced.model_id,
+        priced.cache_write_token_usd - priced.cache_read_token_usd as extra_token_usd,
         lives.cache_write_5m_tokens as newest_5m_tokens,
         lives.cache_write_1h_tokens as newest_1h_tokens,
-        steps.cached_tokens - steps.cache_read_tokens as lost_tokens
+        steps.previous_cached_tokens - steps.cache_read_tokens as lost_tokens
     from steps
+    inner join int.priced_requests as priced
+        on steps.client = priced.client and steps.session_id = priced.session_id and steps.seq = priced.seq
     left join lives
         on
             steps.client = lives.client
             and steps.session_id = lives.session_id
             and steps.previous_seq >= lives.seq
             and steps.previous_seq < lives.to_seq
-    where steps.cached_tokens - steps.cache_read_tokens >= 1024 and steps.cache_write_tokens >= 1024
 ),
 
 rewritten as (
@@ -78,12 +73,12 @@ select
     gap_seconds,
     cast(cache_life_seconds as bigint) as cache_life_seconds,
     rewritten_tokens,
-    round(rewritten_tokens * (cache_write_token_usd - cache_read_token_usd), 12) as extra_usd,
+    round(rewritten_tokens * extra_token_usd, 12) as extra_usd,
     ts
 from explained
 where
     -- Of a context that became shorter while the cache lived, nobody can tell what of the write was there before.
-    (context_tokens >= cached_tokens or cause <> 'new_prefix')
+    (context_tokens >= previous_cached_tokens or cause <> 'new_prefix')
     and (getvariable('since') is null or ts >= cast(getvariable('since') as timestamp with time zone))
     and (getvariable('until') is null or ts < cast(getvariable('until') as timestamp with time zone))
     and (getvariable('clients') is null or list_contains(cast(getvariable('clients') as varchar[]), client))

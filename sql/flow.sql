@@ -1,5 +1,11 @@
 -- One row a request of a session: the size of its context, how it grew, and what came in since the request before.
-with compactions as (
+with requests as (
+    select *
+    from int.priced_requests
+    where getvariable('session') is null or starts_with(session_id, cast(getvariable('session') as varchar))
+),
+
+compactions as (
     select distinct
         client,
         session_id,
@@ -35,7 +41,7 @@ entered as (
             order by requests.seq
             rows between unbounded preceding and 1 preceding
         ) as known_contexts
-    from int.priced_requests as requests
+    from requests
     left join int.context_additions as additions
         on
             requests.client = additions.client
@@ -84,8 +90,7 @@ select
     ts
 from grown
 where
-    (getvariable('session') is null or starts_with(session_id, cast(getvariable('session') as varchar)))
-    and (getvariable('since') is null or ts >= cast(getvariable('since') as timestamp with time zone))
+    (getvariable('since') is null or ts >= cast(getvariable('since') as timestamp with time zone))
     and (getvariable('until') is null or ts < cast(getvariable('until') as timestamp with time zone))
     and (getvariable('clients') is null or list_contains(cast(getvariable('clients') as varchar[]), client))
     and (

@@ -1,19 +1,34 @@
--- One row a day, client, model and project: requests, tokens and cost (or a week, month or session: --by).
-with periods as (
+-- One row a day, client, model and project: requests, tokens and cost (--by another period, a session or a block).
+with requests as (
     select
         *,
+        timezone(coalesce(cast(getvariable('timezone') as varchar), 'UTC'), ts) as local_ts
+    from int.window_requests
+),
+
+periods as (
+    select
+        requests.*,
         case coalesce(cast(getvariable('by') as varchar), 'day')
-            when 'session' then session_id
-            when 'month' then strftime(local_ts, '%Y-%m')
-            when 'week' then strftime(date_trunc('week', local_ts), '%Y-%m-%d')
-            else strftime(local_ts, '%Y-%m-%d')
+            when 'session' then requests.session_id
+            when 'month' then strftime(requests.local_ts, '%Y-%m')
+            when 'week' then strftime(date_trunc('week', requests.local_ts), '%Y-%m-%d')
+            when 'block'
+                then
+                    strftime(
+                        timezone(
+                            coalesce(cast(getvariable('timezone') as varchar), 'UTC'),
+                            timezone('UTC', block_hours.block_hour)
+                        ),
+                        '%Y-%m-%d %H:%M'
+                    )
+            else strftime(requests.local_ts, '%Y-%m-%d')
         end as period
-    from (
-        select
-            *,
-            timezone(coalesce(cast(getvariable('timezone') as varchar), 'UTC'), ts) as local_ts
-        from int.window_requests
-    ) as local_requests
+    from requests
+    left join int.block_hours as block_hours
+        on
+            requests.client = block_hours.client
+            and date_trunc('hour', timezone('UTC', requests.ts)) = block_hours.started_hour
 )
 
 select

@@ -8,7 +8,7 @@ with pieces as (
         'tool_result' as piece,
         result_chars as chars
     from stg.tool_calls
-    where seq is not null and session_id is not null and coalesce(outcome, '') <> 'pending'
+    where seq is not null and session_id is not null
     union all
     select
         client,
@@ -52,6 +52,8 @@ select
     cast(sum(case when piece = 'listing' then ceil(chars / 4.0) end) as bigint) as listing_tokens,
     cast(sum(case when piece = 'attachment' then ceil(chars / 4.0) end) as bigint) as attachment_tokens,
     cast(sum(ceil(chars / 4.0)) as bigint) as added_tokens,
-    cast(sum(case when chars is null then 1 else 0 end) as bigint) as unsized_items
+    cast(sum(case when piece = 'tool_result' then chars end) as bigint) as tool_result_chars,
+    cast(sum(case when chars is null then 1 else 0 end) as bigint) as unsized_items,
+    bool_and(piece = 'tool_result') as is_tool_results_only
 from pieces
 group by client, session_id, seq
