@@ -1,40 +1,13 @@
 -- One row a prefix that was written to the cache again: after which pause, how much, why, and what that cost.
-with steps as (
-    select *
+with lost as (
+    select
+        *,
+        previous_cached_tokens - cache_read_tokens as lost_tokens
     from int.request_steps
-    where previous_cached_tokens - cache_read_tokens >= 1024 and cache_write_tokens >= 1024 and not is_compacted
-),
-
--- Which life the newest writes before the request had: most requests write a little, a few nothing.
-lives as (
-    select
-        client,
-        session_id,
-        seq,
-        lead(seq, 1, 9223372036854775807) over (partition by client, session_id order by seq) as to_seq,
-        cache_write_5m_tokens,
-        cache_write_1h_tokens
-    from stg.requests
-    where cache_write_1h_tokens + cache_write_5m_tokens > 0
-),
-
-lost as (
-    select
-        steps.*,
-        priced.model_id,
-        priced.cache_write_token_usd - priced.cache_read_token_usd as extra_token_usd,
-        lives.cache_write_5m_tokens as newest_5m_tokens,
-        lives.cache_write_1h_tokens as newest_1h_tokens,
-        steps.previous_cached_tokens - steps.cache_read_tokens as lost_tokens
-    from steps
-    inner join int.priced_requests as priced
-        on steps.client = priced.client and steps.session_id = priced.session_id and steps.seq = priced.seq
-    left join lives
-        on
-            steps.client = lives.client
-            and steps.session_id = lives.session_id
-            and steps.previous_seq >= lives.seq
-            and steps.previous_seq < lives.to_seq
+    where
+        previous_cached_tokens - cache_read_tokens >= 1024
+        and cache_write_tokens >= 1024
+        and n_requests = 1
 ),
 
 rewritten as (
@@ -52,15 +25,33 @@ rewritten as (
     from lost
 ),
 
+-- From each compaction to the next one, so that a request finds the last one before it alone.
+compactions as (
+    select
+        client,
+        session_id,
+        seq,
+        lead(seq, 1, 9223372036854775807) over (partition by client, session_id order by seq) as to_seq
+    from stg.context_events
+    where event in ('compacted', 'cleared')
+),
+
 explained as (
     select
-        *,
+        rewritten.*,
         case
-            when model <> previous_model then 'model_switch'
-            when gap_seconds > cache_life_seconds then 'idle'
-            when gap_seconds <= cache_life_seconds then 'new_prefix'
+            when rewritten.model <> rewritten.previous_model then 'model_switch'
+            when rewritten.gap_seconds > rewritten.cache_life_seconds then 'idle'
+            when rewritten.gap_seconds <= rewritten.cache_life_seconds then 'new_prefix'
         end as cause
     from rewritten
+    left join compactions
+        on
+            rewritten.client = compactions.client
+            and rewritten.session_id = compactions.session_id
+            and rewritten.seq >= compactions.seq
+            and rewritten.seq < compactions.to_seq
+    where compactions.seq is null or compactions.seq <= rewritten.previous_seq
 )
 
 select
@@ -73,7 +64,7 @@ select
     gap_seconds,
     cast(cache_life_seconds as bigint) as cache_life_seconds,
     rewritten_tokens,
-    round(rewritten_tokens * extra_token_usd, 12) as extra_usd,
+    round(rewritten_tokens * (cache_write_token_usd - cache_read_token_usd), 12) as extra_usd,
     ts
 from explained
 where

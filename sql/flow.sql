@@ -5,15 +5,6 @@ with requests as (
     where getvariable('session') is null or starts_with(session_id, cast(getvariable('session') as varchar))
 ),
 
-compactions as (
-    select distinct
-        client,
-        session_id,
-        seq
-    from stg.context_events
-    where event in ('compacted', 'cleared')
-),
-
 entered as (
     select
         requests.client,
@@ -32,7 +23,7 @@ entered as (
         additions.attachment_tokens,
         additions.added_tokens,
         coalesce(additions.unsized_items, 0) as unsized_items,
-        compactions.seq is not null as is_compacted,
+        coalesce(additions.is_compacted, false) as is_compacted,
         lag(requests.output_tokens) over (partition by requests.client, requests.session_id order by requests.seq)
             as previous_output_tokens,
         -- Requests between two known contexts belong to the second one.
@@ -47,11 +38,6 @@ entered as (
             requests.client = additions.client
             and requests.session_id = additions.session_id
             and requests.seq = additions.seq
-    left join compactions
-        on
-            requests.client = compactions.client
-            and requests.session_id = compactions.session_id
-            and requests.seq = compactions.seq
 ),
 
 grown as (

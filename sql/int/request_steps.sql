@@ -7,17 +7,23 @@ with requests as (
         ts,
         project,
         model,
+        model_id,
+        n_requests,
         cache_read_tokens,
         cache_write_tokens,
         context_tokens,
+        cache_read_token_usd,
+        cache_write_token_usd,
         -- Of several responses in one row it is not known what the last one left in the cache, or put out.
         case when n_requests = 1 and not is_output_partial then output_tokens end as final_output_tokens,
         -- Of several inner calls in one response, the last one's context tells what is in the cache at the end.
         case
             when n_requests = 1 and cache_read_tokens is not null and cache_write_tokens is not null
                 then least(cache_read_tokens + cache_write_tokens, context_tokens)
-        end as cached_tokens
-    from stg.requests
+        end as cached_tokens,
+        case when cache_write_5m_tokens + cache_write_1h_tokens > 0 then cache_write_5m_tokens end as written_5m_tokens,
+        case when cache_write_5m_tokens + cache_write_1h_tokens > 0 then cache_write_1h_tokens end as written_1h_tokens
+    from int.priced_requests
     where context_tokens is not null
 ),
 
@@ -29,35 +35,21 @@ paired as (
         lag(model) over (partition by client, session_id order by seq) as previous_model,
         lag(context_tokens) over (partition by client, session_id order by seq) as previous_context_tokens,
         lag(final_output_tokens) over (partition by client, session_id order by seq) as previous_output_tokens,
-        lag(cached_tokens) over (partition by client, session_id order by seq) as previous_cached_tokens
+        lag(cached_tokens) over (partition by client, session_id order by seq) as previous_cached_tokens,
+        -- The newest writes before: most requests write a little, a few nothing.
+        last_value(written_5m_tokens ignore nulls) over (
+            partition by client, session_id
+            order by seq
+            rows between unbounded preceding and 1 preceding
+        ) as newest_5m_tokens,
+        last_value(written_1h_tokens ignore nulls) over (
+            partition by client, session_id
+            order by seq
+            rows between unbounded preceding and 1 preceding
+        ) as newest_1h_tokens
     from requests
-),
-
--- From each compaction to the next one, so that a request finds the last one before it alone.
-compactions as (
-    select
-        client,
-        session_id,
-        seq,
-        lead(seq, 1, 9223372036854775807) over (partition by client, session_id order by seq) as to_seq
-    from (
-        select distinct
-            client,
-            session_id,
-            seq
-        from stg.context_events
-        where event in ('compacted', 'cleared')
-    ) as moments
 )
 
-select
-    paired.*,
-    coalesce(compactions.seq > paired.previous_seq, false) as is_compacted
+select *
 from paired
-left join compactions
-    on
-        paired.client = compactions.client
-        and paired.session_id = compactions.session_id
-        and paired.seq >= compactions.seq
-        and paired.seq < compactions.to_seq
-where paired.previous_seq is not null
+where previous_seq is not null
