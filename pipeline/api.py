@@ -37,14 +37,19 @@ class Lake:
         project: str | None = None,
         timezone: str | None = None,
         by: str | None = None,
+        session: str | None = None,
+        a: str | None = None,
+        b: str | None = None,
     ) -> pl.DataFrame:
         """The rows of a public view: columns, units and what NULL means as `agentlens schema NAME` says.
 
-        `since` is included, `until` is not; a time without a zone is UTC. NULL is n/a: not recorded. A column
+        `by` is for `usage` and `compare`, `a` and `b` (`column=value`) for `compare`, `session` (an id or how one
+        begins) for `flow` and `timeline`. `since` is included, `until` is not; a time without a zone is UTC. NULL is n/a: not recorded. A column
         `<count>_measured` tells whether that count is measured. Raises ConfigError for an unknown view, LakeError
         if there is no lake.
         """
-        options = {} if by is None else {"by": by}
+        asked = {"by": by, "session": session, "a": a, "b": b}
+        options = {name: value for name, value in asked.items() if value is not None}
         window = Window(_aware(since), _aware(until), tuple(clients), project, timezone, options)
         with connect(self.path) as warehouse:
             return _frame(warehouse.view(name, window))

@@ -49,7 +49,7 @@ FIXED = {  # of columns that have no default and seldom matter
     "source_id": "file",
     "path": "/t/file.jsonl",
 }
-OPTIONS = {"by"}  # of a view, beside the window
+OPTIONS = {"by", "session", "a", "b"}
 Cells = dict[str, str]
 
 
