@@ -84,7 +84,7 @@ left join clearings
         and resent.session_id = clearings.session_id
         and (
             clearings.seq > resent.seq
-            or (clearings.seq = resent.seq and clearings.position > resent.position)
+            or (resent.seq = clearings.seq and resent.position < clearings.position)
         )
         and (
             clearings.last_seq is null
@@ -99,7 +99,7 @@ left join removals
         and resent.item = removals.item
         and (
             removals.seq > resent.seq
-            or (removals.seq = resent.seq and removals.position > resent.position)
+            or (resent.seq = removals.seq and resent.position < removals.position)
         )
         and (
             removals.last_seq is null
