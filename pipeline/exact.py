@@ -11,6 +11,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,8 @@ def count(options: Options, note: Say, warn: Say) -> int:
         warn(f"exact: {error}; {_amount(found)} not sent, their sizes stay estimated")
         return 0
     note(f"exact: sending {_amount(found)} to {counter.host}")
-    done = _count_all(options, counter, found, warn)
+    with closing(counter):
+        done = _count_all(options, counter, found, warn)
     left = len(found) - done
     note(f"exact: {done} counted with {counter.requests} requests" + (f", {left} stay estimated" if left else ""))
     return done
@@ -151,11 +153,13 @@ class Counter:
         key = environ.get(KEY, "").strip()
         url = environ.get(BASE_URL, "").strip() or DEFAULT_URL
         self.requests = 0
-        self.host = urlsplit(url).hostname or url
+        self.host = _host(url)
         self._frames: dict[str, int] = {}
         self._key = key
         if not key:
             raise CountError(f"{KEY} is not set", ends="all")
+        if not (key.isascii() and key.isprintable()):
+            raise CountError(f"{KEY} holds what no key holds", ends="all")
         try:
             import anthropic
         except ImportError:
@@ -172,6 +176,9 @@ class Counter:
             )
         except Exception as error:  # an address that is none; the SDK's HTTP library has errors of its own
             raise CountError(f"{BASE_URL} cannot be used: {self._words(error)}", ends="all") from error
+
+    def close(self) -> None:
+        self._client.close()
 
     def size(self, text: str, model_id: str) -> int:
         """Tokens of a text for a model: those of a request that holds it, without those of the request's frame."""
@@ -216,6 +223,14 @@ class Counter:
         """What an error says, the API's own words if it has some, in a line, and never the key."""
         said = getattr(error, "api_message", None) or str(error) or type(error).__name__
         return " ".join(str(said).split()).replace(self._key, "...")[:200]
+
+
+def _host(url: str) -> str:
+    """Whom an address is of, without what else may stand in it, such as a password."""
+    try:
+        return urlsplit(url).hostname or "no host"
+    except ValueError:
+        return "no host"
 
 
 def _refusal(status: int, model_id: str, message: str) -> CountError:
