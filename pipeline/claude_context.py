@@ -648,6 +648,8 @@ class Context:
             return
         self.file.seen.add(event_id)
         text = item.text
+        digest = None if text is None else _sha256(text)
+        self.file.report.show(digest, text)
         self.events.append(
             ContextEvent(
                 source_id=self.file.source_id,
@@ -660,7 +662,7 @@ class Context:
                 item=item.item,
                 path=item.path,
                 chars=None if text is None else len(text),
-                sha256=None if text is None else _sha256(text),
+                sha256=digest,
                 reported_tokens=reported_tokens,
             )
         )

@@ -58,6 +58,7 @@ class Report:
     line_number: int = 0  # of the line at hand, while lines are looked at one by one
     warnings: list[str] = field(default_factory=list)
     dropped_warnings: int = 0
+    texts: dict[str, str | None] | None = None  # by SHA-256: those that are asked for, to be filled in; never stored
 
     def warn(self, text: str) -> None:
         """Tell something that a reader of the numbers should know."""
@@ -65,6 +66,11 @@ class Report:
             self.warnings.append(text)
         else:
             self.dropped_warnings += 1
+
+    def show(self, sha256: str | None, text: str | None) -> None:
+        """Hand a text of a context event over, for it to be kept if it was asked for."""
+        if self.texts is not None and sha256 in self.texts:
+            self.texts[sha256] = text
 
     def skip(self, why: str) -> None:
         """Count the line at hand as one that holds no readable record."""

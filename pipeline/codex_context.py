@@ -92,6 +92,7 @@ class Piece:
     sha256: str | None
     path: str | None = None
     cause: str | None = None
+    text: str | None = None  # of what `--exact` may ask for
 
 
 def is_typed(text: str, kind: str | None) -> bool:
@@ -179,7 +180,7 @@ def skill_files_read(command: str) -> dict[str, str]:
 def _whole(
     text: str, event: str, item_kind: str, item: str, path: str | None = None, cause: str | None = None
 ) -> Piece:
-    return Piece(event, item_kind, item, len(text), sha256(text), path or None, cause)
+    return Piece(event, item_kind, item, len(text), sha256(text), path or None, cause, text)
 
 
 def _agents_file(folder: str) -> str:
@@ -200,7 +201,7 @@ def _skill_listing(text: str) -> Iterator[Piece]:
         body, found, path = line[2:].rpartition(" (file: ")
         name = re.split(r":(?:\s|$)", body if found else path, maxsplit=1)[0].strip()
         full = _unaliased(path.removesuffix(")"), roots) if found else None
-        yield Piece("listed", "skill", name, len(line), sha256(line), full)
+        yield Piece("listed", "skill", name, len(line), sha256(line), full, text=line)
     wrapping = "\n".join((*around, mark + tail))
     listed = sum(len(line) for line in entries.split("\n") if line.startswith("- "))
     yield Piece("listed", "listing", "skills", len(text) - listed, sha256(wrapping))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import io
 import os
 import re
 import threading
@@ -20,14 +19,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any
 
 from pipeline import clients
 from pipeline.client import Client, Home, Parsed, Report, Source
 from pipeline.errors import LakeError, SourceError
+from pipeline.jsonl import open_source
 from pipeline.lake import PackWriter, by_month, lock, migrate, month_of, rebuild_manifest, source_id, sweep, to_table
 from pipeline.manifest import Known, Manifest, Move
-from pipeline.schema import TABLES, schema_version
+from pipeline.schema import TRANSCRIPT_TABLES, schema_version
 from pipeline.schema import Source as SourceRow
 from pipeline.warehouse import make_current
 
@@ -406,17 +406,17 @@ def _do_task(task: Task) -> tuple[list[Outcome], list[Move]]:
 def _write_pack(task: Task, read: Sequence[tuple[Outcome, Parsed]]) -> list[Move]:
     good = [(outcome, parsed) for outcome, parsed in read if outcome.row is not None]
     rows: dict[str, list[Any]] = {"sources": [outcome.row for outcome, _ in good]}
-    for table in TABLES:
+    for table in TRANSCRIPT_TABLES:
         if table != "sources":
             rows[table] = [row for _, parsed in good for row in getattr(parsed, table)]
     months = {row.source_id: month_of(row.first_ts) or month_of(row.mtime) or "1970-01" for row in rows["sources"]}
-    placed = {table: by_month(table, rows[table], months) for table in TABLES}
+    placed = {table: by_month(table, rows[table], months) for table in TRANSCRIPT_TABLES}
     touched = {
         month for job in task.jobs if job.previous and job.known.source_id in months for month in job.previous.months
     }
     writer = PackWriter(task.lake, task.client, task.machine, task.pack, frozenset(months))
     try:
-        for table in TABLES:
+        for table in TRANSCRIPT_TABLES:
             writer.write(table, placed[table], touched)
     except BaseException:
         writer.abandon()
@@ -430,7 +430,7 @@ def _vet(outcome: Outcome, parsed: Parsed) -> Outcome:
     if outcome.row is None or outcome.known is None:
         return outcome
     try:
-        for table in TABLES:
+        for table in TRANSCRIPT_TABLES:
             to_table(table, [outcome.row] if table == "sources" else getattr(parsed, table), "")
     except (TypeError, ValueError, OverflowError) as error:
         return Outcome(None, None, [f"{outcome.known.path}: not read: {error}"])
@@ -503,41 +503,6 @@ def _source_row(known: Known, parsed: Parsed, report: Report, now: int, sha256: 
         ingested_at=now,
         parser_version=known.parser_version,
     )
-
-
-def open_source(path: Path) -> BinaryIO:
-    """A transcript as plain bytes; a `.zst` file is decompressed as it is read."""
-    file = path.open("rb", buffering=0)  # whole chunks are read
-    if path.suffix != ".zst":
-        return file
-    import zstandard
-
-    try:
-        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=True)
-        return cast("BinaryIO", _Decompressed(stream))
-    except BaseException:
-        file.close()
-        raise
-
-
-class _Decompressed(io.RawIOBase):
-    """A zstd stream whose damage is an OSError, as that of any other file."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def read(self, size: int = -1) -> bytes:
-        import zstandard
-
-        try:
-            data: bytes = self.stream.read(size)
-        except zstandard.ZstdError as error:
-            raise OSError(None, f"damaged zstd data ({error})") from error
-        return data
-
-    def close(self) -> None:
-        self.stream.close()
-        super().close()
 
 
 def _fingerprint(path: Path, size: int) -> tuple[str, str]:

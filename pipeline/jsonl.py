@@ -8,11 +8,13 @@ written: it is neither an error nor counted, and is read next time.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
@@ -180,3 +182,38 @@ def _drop(value: Any, path: list[str | int]) -> bool:
     except (LookupError, TypeError):
         return False
     return True
+
+
+def open_source(path: Path) -> BinaryIO:
+    """A transcript as plain bytes; a `.zst` file is decompressed as it is read."""
+    file = path.open("rb", buffering=0)  # whole chunks are read
+    if path.suffix != ".zst":
+        return file
+    import zstandard
+
+    try:
+        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=True)
+        return cast("BinaryIO", _Decompressed(stream))
+    except BaseException:
+        file.close()
+        raise
+
+
+class _Decompressed(io.RawIOBase):
+    """A zstd stream whose damage is an OSError, as that of any other file."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        import zstandard
+
+        try:
+            data: bytes = self.stream.read(size)
+        except zstandard.ZstdError as error:
+            raise OSError(None, f"damaged zstd data ({error})") from error
+        return data
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()

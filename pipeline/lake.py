@@ -23,7 +23,7 @@ from msgspec.structs import astuple
 from pipeline.client import short_id
 from pipeline.errors import LakeError, LakeLockedError
 from pipeline.manifest import Known, Move
-from pipeline.schema import TABLES, TIME_COLUMN, arrow_schema
+from pipeline.schema import TABLES, TIME_COLUMN, TRANSCRIPT_TABLES, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,6 +137,16 @@ class PackWriter:
             elif old is not None:
                 self.moves.append(Move(final, None))
 
+    def append(self, table: str, months: Mapping[str, Sequence[Any]]) -> None:
+        """Put rows behind those that are there, in a table that belongs to no transcripts."""
+        import pyarrow as pa
+
+        for month, rows in sorted(months.items()):
+            final = pack_file(table, self.client, month, self.machine, self.pack)
+            old = self._read(table, final)
+            new = to_table(table, rows, self.machine)
+            self._put(final, new if old is None else pa.concat_tables([old, new]))
+
     def _read(self, table: str, final: str) -> pa.Table | None:
         """The rows of a file, in the schema of today; None if there is no such file."""
         import pyarrow as pa
@@ -230,7 +240,10 @@ def migrate(lake: Path, machine: str) -> list[Move]:
         for client, month, pack, path in _files(lake, table, machine):
             if not pq.read_schema(path).equals(arrow_schema(table)):
                 writer = PackWriter(lake, client, machine, pack, frozenset())
-                writer.write(table, {}, [month])
+                if table in TRANSCRIPT_TABLES:
+                    writer.write(table, {}, [month])
+                else:
+                    writer.append(table, {month: []})
                 moves += writer.moves
     return moves
 
@@ -250,7 +263,7 @@ def rebuild_manifest(lake: Path, machine: str) -> list[Known]:
 
     months: dict[str, set[str]] = defaultdict(set)
     found: dict[str, Known] = {}
-    for table in TABLES:
+    for table in TRANSCRIPT_TABLES:
         for client, month, pack, path in _files(lake, table, machine):
             with pq.ParquetFile(path) as file:
                 rows = file.read()

@@ -281,6 +281,15 @@ class ContextEvent(Row, gc=False, kw_only=True):
     ] = None
 
 
+class ExactCount(msgspec.Struct, gc=False, kw_only=True):
+    """One row a text and model that the vendor's API counted for `--exact`; `client` is one that carried the text."""
+
+    sha256: Annotated[str, Col("SHA-256 of the text (context_events.sha256)")]
+    model_id: Annotated[str, Col("the vendor's id of the model that it was counted for")]
+    tokens: Annotated[int, Col("tokens of the text, without what a request itself adds", **_TOKENS)]
+    counted_at: Annotated[Timestamp, Col("when it was counted")]
+
+
 TABLES: dict[str, type[msgspec.Struct]] = {
     "sources": Source,
     "sessions": Session,
@@ -288,7 +297,10 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "tool_calls": ToolCall,
     "prompts": Prompt,
     "context_events": ContextEvent,
+    "exact_counts": ExactCount,
 }
+# Those whose rows belong to a transcript (sources.source_id) and are replaced with it.
+TRANSCRIPT_TABLES = tuple(table for table in TABLES if table != "exact_counts")
 TIME_COLUMN = {
     "sources": "first_ts",
     "sessions": "started_at",
@@ -296,6 +308,7 @@ TIME_COLUMN = {
     "tool_calls": "ts",
     "prompts": "ts",
     "context_events": "ts",
+    "exact_counts": "counted_at",
 }
 PARTITION_KEYS = (
     Column("client", "string", "the client that wrote the transcript (partition key)", None, None, "n/a"),

@@ -15,16 +15,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import clients, ingest
+from pipeline import clients
 from pipeline.client import Client, Home, Parsed, Report, Source, absent
 from pipeline.errors import ConfigError, UnknownFormatError
-from pipeline.schema import TABLES
+from pipeline.jsonl import open_source
+from pipeline.schema import TABLES, TRANSCRIPT_TABLES
 from tests.cases.materialise import materialise
 from tests.conftest import ROOT
 from tests.tools.lakes import cases_of
 
 NAMES = clients.names()
-FILLED = tuple(table for table in TABLES if table != "sources")  # the tables that a parser fills
+FILLED = tuple(table for table in TRANSCRIPT_TABLES if table != "sources")  # the tables that a parser fills
 SET_BY_INGEST = {"source_id", "machine", "position"}
 NOT_ON_EVERY_DISK = {"sessions.repo_root"}  # the cases' projects lie on no disk
 SMALL = 64 << 10
@@ -60,7 +61,7 @@ def found(client: Client, home: Path) -> Iterator[Path]:
 
 
 def read(path: Path) -> bytes:
-    with ingest.open_source(path) as stream:
+    with open_source(path) as stream:
         return b"".join(iter(lambda: stream.read(1 << 20), b""))
 
 

@@ -245,7 +245,8 @@ def test_a_public_view_reads_steps_not_files(reads: dict[str, set[str]], name: s
 
 @pytest.mark.parametrize("view", [v for v in VIEWS if v.schema != "main"], ids=lambda view: view.qualified)
 def test_a_step_is_used(reads: dict[str, set[str]], view: View) -> None:
-    assert [name for name, read in reads.items() if view.qualified in read and name != view.qualified]
+    readers = [name for name, read in reads.items() if view.qualified in read and name != view.qualified]
+    assert readers or view.qualified in (ROOT / "pipeline" / "exact.py").read_text(encoding="utf-8")
 
 
 def test_a_view_comes_after_what_it_reads(reads: dict[str, set[str]]) -> None:

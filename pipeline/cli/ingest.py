@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from pipeline.client import Home
 from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pipeline.ingest import Progress, RunReport
+    from pipeline.ingest import Options, Progress, RunReport
 
 SHOWN_WARNINGS = 50
 
@@ -31,7 +32,8 @@ def command(stats: bool, **options: Any) -> None:
     """Read new transcripts into the lake.
 
     Reads what the clients left below your home (or --home), and only what is new or changed since the last time.
-    What cannot be read is told on stderr, a line each, and never stops the run. Nothing leaves this machine.
+    What cannot be read is told on stderr, a line each, and never stops the run. Nothing leaves this machine, unless
+    you say --exact.
     """
     report = bring_up_to_date(**options)
     if stats:
@@ -48,6 +50,7 @@ def bring_up_to_date(
     jobs: int | None,
     wait: float,
     reread: bool,
+    exact: bool,
 ) -> RunReport:
     """Ingest, make the views where they are not of today, and say on stderr what was done."""
     from pipeline.ingest import Options, run
@@ -67,7 +70,17 @@ def bring_up_to_date(
         report = run(options, progress)
     refresh(lake, wait)
     tell(report, lake)
+    if exact:
+        count_exactly(options)
     return report
+
+
+def count_exactly(ingested: Options) -> None:
+    """Have the sizes counted that are not yet, for what was ingested."""
+    from pipeline.exact import Options, count
+
+    options = Options(ingested.lake, ingested.machine, os.environ, ingested.clients, ingested.wait_seconds)
+    count(options, partial(log.LOGGER.info, "%s"), partial(log.LOGGER.warning, "%s"))
 
 
 def remember_prices(lake: Path, file: Path | None) -> None:

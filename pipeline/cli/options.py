@@ -75,6 +75,12 @@ ingest_options = _stack(
         show_default=True,
         help="Seconds to wait for the lake's lock.",
     ),
+    click.option(
+        "--exact",
+        is_flag=True,
+        help="Have the Anthropic API count the texts of skills and instruction files. This sends them there. Needs the "
+        "extra `exact` and $ANTHROPIC_API_KEY; $ANTHROPIC_BASE_URL is respected.",
+    ),
     click.option("--reread", is_flag=True, help="Read unchanged files again, too."),
     click.option("--stats", is_flag=True, help="Print what was done as one line of JSON on stdout."),
 )

@@ -52,7 +52,7 @@ def command(
     if not report.found and sample_if_empty:
         log.LOGGER.info("this machine has no transcripts: going on with the sample that comes with AgentLens")
         lake = lake.parent / "sample" / "lake"
-        sample = {"home": paths.resource("data") / "sample" / "home", "machine": "sample"}
+        sample = {"home": paths.resource("data") / "sample" / "home", "machine": "sample", "exact": False}
         report = bring_up_to_date(lake=lake, **(options | sample))
     folder = output or lake.parent / "csv"
     export_views(lake, contracts.public_names(), filters(timezone=timezone), folder, newline=newline)

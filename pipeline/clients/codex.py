@@ -705,6 +705,7 @@ class _Rollout:
             if piece.item_kind == "skill" and piece.path and piece.item:
                 self.skill_names[piece.path] = piece.item
             self.has_agents = self.has_agents or piece.item_kind == "instruction"
+            self.report.show(piece.sha256, piece.text)
             self.out.context_events.append(
                 ContextEvent(
                     source_id=self.source_id,

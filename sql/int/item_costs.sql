@@ -74,6 +74,62 @@ intervals as (
     where from_seq < to_seq
 ),
 
+-- A text that was counted exactly has a size for each model: its interval is cut where the model changes.
+counted as (
+    select distinct sha256
+    from stg.exact_counts
+),
+
+cuts as (
+    select
+        intervals.client,
+        intervals.session_id,
+        intervals.event_id,
+        model_runs.ts,
+        exact_counts.tokens,
+        greatest(model_runs.from_seq, intervals.from_seq) as from_seq,
+        least(model_runs.to_seq, intervals.to_seq) as to_seq
+    from intervals
+    inner join counted on intervals.sha256 = counted.sha256
+    inner join int.model_runs as model_runs
+        on
+            intervals.client = model_runs.client
+            and intervals.session_id = model_runs.session_id
+            and intervals.from_seq < model_runs.to_seq
+            and intervals.to_seq > model_runs.from_seq
+    left join stg.exact_counts as exact_counts
+        on intervals.sha256 = exact_counts.sha256 and model_runs.model_id = exact_counts.model_id
+),
+
+pieces as (
+    select
+        intervals.client,
+        intervals.session_id,
+        intervals.event_id,
+        intervals.event,
+        intervals.cause,
+        intervals.item_kind,
+        intervals.item,
+        intervals.path,
+        intervals.evidence,
+        intervals.is_copied,
+        intervals.is_split,
+        intervals.from_seq as entered_seq,
+        coalesce(cuts.from_seq, intervals.from_seq) as from_seq,
+        coalesce(cuts.to_seq, intervals.to_seq) as to_seq,
+        coalesce(cuts.tokens, intervals.tokens) as tokens,
+        cuts.tokens is not null or intervals.tokens_measured as tokens_measured,
+        greatest(intervals.uncounted_seq, coalesce(cuts.from_seq, intervals.from_seq)) as uncounted_seq,
+        -- The size that it has under a later model is the newer one.
+        case when cuts.from_seq > intervals.from_seq then coalesce(cuts.ts, intervals.ts) else intervals.ts end as ts
+    from intervals
+    left join cuts
+        on
+            intervals.client = cuts.client
+            and intervals.session_id = cuts.session_id
+            and intervals.event_id = cuts.event_id
+),
+
 -- An event that stands in several sessions is a load in the one that it came from.
 copies as (
     select
@@ -89,26 +145,29 @@ copies as (
 )
 
 select
-    intervals.client,
+    pieces.client,
     projects.project,
-    intervals.session_id,
-    intervals.event_id,
-    intervals.event,
-    intervals.cause,
-    intervals.item_kind,
-    intervals.item,
-    intervals.path,
-    intervals.evidence,
-    intervals.ts,
-    intervals.from_seq,
-    intervals.tokens,
-    intervals.tokens_measured,
-    intervals.event = 'loaded' and intervals.cause <> 'compaction' and not intervals.is_copied and coalesce(copies.copy, 1) = 1
-        as is_load,
+    pieces.session_id,
+    pieces.event_id,
+    pieces.event,
+    pieces.cause,
+    pieces.item_kind,
+    pieces.item,
+    pieces.path,
+    pieces.evidence,
+    pieces.ts,
+    pieces.from_seq,
+    pieces.tokens,
+    pieces.tokens_measured,
+    pieces.event = 'loaded'
+    and pieces.cause <> 'compaction'
+    and not pieces.is_copied
+    and coalesce(copies.copy, 1) = 1
+    and pieces.from_seq = pieces.entered_seq as is_load,
     cast(last.through_requests - first.through_requests + first.n_requests as bigint) as requests,
     cast(
         case
-            when intervals.uncounted_seq < intervals.to_seq
+            when pieces.uncounted_seq < pieces.to_seq
                 then last.through_requests - uncounted.through_requests + uncounted.n_requests
             else 0
         end as bigint
@@ -116,21 +175,21 @@ select
     cast(first.n_requests as bigint) as first_requests,
     cast(last.through_unpriced - first.through_unpriced + first.unpriced as bigint) as unpriced_requests,
     last.through_usd - first.through_usd + first.usd as usd_per_token
-from intervals
+from pieces
 left join copies
     on
-        intervals.is_split
-        and intervals.client = copies.client
-        and intervals.event_id = copies.event_id
-        and intervals.session_id = copies.session_id
+        pieces.is_split
+        and pieces.client = copies.client
+        and pieces.event_id = copies.event_id
+        and pieces.session_id = copies.session_id
 inner join carried as first
-    on concat(intervals.client, ' ', intervals.session_id, ' ', cast(intervals.from_seq as varchar)) = first.request_key
+    on concat(pieces.client, ' ', pieces.session_id, ' ', cast(pieces.from_seq as varchar)) = first.request_key
 inner join carried as last
-    on concat(intervals.client, ' ', intervals.session_id, ' ', cast(intervals.to_seq - 1 as varchar)) = last.request_key
+    on concat(pieces.client, ' ', pieces.session_id, ' ', cast(pieces.to_seq - 1 as varchar)) = last.request_key
 left join carried as uncounted
-    on concat(intervals.client, ' ', intervals.session_id, ' ', cast(intervals.uncounted_seq as varchar)) = uncounted.request_key
+    on concat(pieces.client, ' ', pieces.session_id, ' ', cast(pieces.uncounted_seq as varchar)) = uncounted.request_key
 left join stg.sessions as projects
-    on intervals.client = projects.client and intervals.session_id = projects.session_id
+    on pieces.client = projects.client and pieces.session_id = projects.session_id
 where
     last.through_requests - first.through_requests + first.n_requests > 0
     and (

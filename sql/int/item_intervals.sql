@@ -67,6 +67,7 @@ select
     resent.item_kind,
     resent.item,
     resent.path,
+    resent.sha256,
     resent.ts,
     resent.is_copied,
     resent.is_split,

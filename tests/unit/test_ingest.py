@@ -15,6 +15,7 @@ from pipeline import ingest as module
 from pipeline.client import Home, Parsed
 from pipeline.errors import LakeError
 from pipeline.ingest import Options, run
+from pipeline.jsonl import open_source
 from pipeline.manifest import Manifest
 from pipeline.warehouse import refresh
 from tests.robustness.transcripts import counts, project, response, responses, said
@@ -25,7 +26,7 @@ from tests.tools.lakes import MACHINE, SAMPLE, Rows, ask, ingest
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the transcripts that were opened."""
     names: list[str] = []
-    original = module.open_source
+    original = open_source
 
     def note(path: Path) -> Any:
         names.append(path.name)
@@ -300,7 +301,7 @@ def test_a_compressed_file_and_a_damaged_one(home: Path, lake: Path) -> None:
     torn = folder / "rollout-2026-03-01T09-00-00-00000000-0000-7000-8000-00000000000f.jsonl.zst"
     torn.write_bytes(b"\x28\xb5\x2f\xfd" + packed[40:])
     report = ingest(home, lake)
-    with module.open_source(whole) as stream:
+    with open_source(whole) as stream:
         assert stream.read() == found.read_bytes()
     assert ask(lake, "requests")
     assert [warning for warning in report.warnings if torn.name in warning]
