@@ -266,13 +266,9 @@ def plain_lines(matter: str) -> dict[str, Any] | None:
     People write colons into descriptions without quotes, which is no YAML, and clients take it.
     """
     found = [_PLAIN.fullmatch(line) for line in matter.splitlines() if line.strip()]
-    if not all(found):
-        return None
-    return {
-        entry["key"]: entry["value"] or ""
-        for entry in found
-        if entry and not (entry["value"] or "").startswith(("[", "{", "'", '"', "|", ">"))
-    }
+    entries = {entry["key"]: entry["value"] or "" for entry in found if entry}
+    is_plain = all(found) and not any(value.startswith(tuple("[{'\"|>&*!")) for value in entries.values())
+    return entries if is_plain else None
 
 
 def parse_yaml(text: str) -> dict[str, Any]:

@@ -98,6 +98,7 @@ select
     intervals.item_kind,
     intervals.item,
     intervals.path,
+    intervals.scope,
     intervals.evidence,
     intervals.ts,
     intervals.from_seq,
