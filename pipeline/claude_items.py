@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import lru_cache
@@ -77,13 +77,21 @@ def read(home: Home, roots: list[Path], projects: Iterable[str], config: ConfigF
     user.has_memory = user.has_memory and home.environ.get("CLAUDE_CODE_DISABLE_AUTO_MEMORY") != "1"
     for folder in managed_folders(home):
         yield from _managed(folder, user, home, config)
-    folders = [str(root) for root in roots]
-    own = {os.path.realpath(folder) for folder in folders}
+    named = bool(home.environ.get("CLAUDE_CONFIG_DIR"))
+    folders = [str(root) for root in roots if config.is_dir(str(root))]
+    for root in map(str, roots) if named else ():
+        if root not in folders:
+            config.warn(f"CLAUDE_CONFIG_DIR: there is no folder {root}")
     for folder in folders:
-        if home.environ.get("CLAUDE_CONFIG_DIR") and not config.is_dir(folder):
-            config.warn(f"CLAUDE_CONFIG_DIR: there is no folder {folder}")
-            continue
-        yield from _root(folder, user, home, projects, own, config)
+        user = yield from _root(folder, user, home, config)
+    # The client's state lies beside its folder, and inside it where the folder was named.
+    files = [os.path.join(folder, ".claude.json") for folder in folders] if named else [str(home.path / ".claude.json")]
+    states = {file: config.json(file) for file in files}
+    for file, state in states.items():
+        yield from _servers(file, state.get("mcpServers"), Place("user"), set(), config)
+    for project in projects:
+        entries = {file: mapping(mapping(state.get("projects")).get(project)) for file, state in states.items()}
+        yield from _project(project, folders, user, entries, home, config)
 
 
 def managed_folders(home: Home) -> list[str]:
@@ -107,75 +115,66 @@ def _managed(folder: str, settings: Settings, home: Home, config: ConfigFiles) -
     yield from _servers(servers, config.json(servers).get("mcpServers"), place, set(), config)
 
 
-def _root(
-    root: str, base: Settings, home: Home, projects: Iterable[str], own: set[str], config: ConfigFiles
-) -> Iterator[Found]:
+def _root(root: str, base: Settings, home: Home, config: ConfigFiles) -> Generator[Found, None, Settings]:
+    """What holds for the person in every project; returns the settings with which projects begin."""
     config.roots.add(root)
     place = Place("user")
-    settings_file = os.path.join(root, "settings.json")
-    settings_here = config.json(settings_file)
-    settings = base.with_file(settings_here)
+    file = os.path.join(root, "settings.json")
+    said = config.json(file)
+    settings = base.with_file(said)
     yield from _instructions(os.path.join(root, "CLAUDE.md"), place, settings, home, config)
     yield from _rules(os.path.join(root, "rules"), place, settings, home, config)
     yield from _definitions(root, place, settings, config)
-    yield from _plugins(root, settings_file, settings_here, place, settings, config)
-    yield from _servers(settings_file, settings_here.get("mcpServers"), place, set(), config)
-    # The client's state lies beside its folder, and inside it where the folder was named.
-    state_file = os.path.join(root, ".claude.json")
-    if not home.environ.get("CLAUDE_CONFIG_DIR"):
-        state_file = str(home.path / ".claude.json")
-    state = config.json(state_file)
-    yield from _servers(state_file, state.get("mcpServers"), place, set(), config)
-    entries = mapping(state.get("projects"))
-    for project in projects:
-        yield from _project(project, root, settings, (state_file, mapping(entries.get(project))), home, own, config)
+    yield from _plugins([root], file, said, place, settings, config)
+    yield from _servers(file, said.get("mcpServers"), place, set(), config)
+    return settings
 
 
 def _project(
     project: str,
-    root: str,
+    roots: list[str],
     user: Settings,
-    state: tuple[str, Mapping[str, Any]],
+    entries: Mapping[str, Mapping[str, Any]],
     home: Home,
-    own: set[str],
     config: ConfigFiles,
 ) -> Iterator[Found]:
-    """What holds in a project: its own, and what the folders above it hold."""
-    state_file, entry = state
-    top = repo_root(project)
+    """What holds in a project: its own, and what the folders above it hold. `entries`: what the state says of it."""
+    own = {os.path.realpath(root) for root in roots}  # the home directory may be a project
     settings = user
     place = Place("project", project)
-    for name in ("settings.json", "settings.local.json"):
+    for name in ("settings.json", "settings.local.json") if not _is_one(project, own) else ():
         file = os.path.join(project, ".claude", name)
-        if os.path.realpath(os.path.dirname(file)) in own:
-            break  # the home directory as a project: these are the person's own settings
-        found = config.json(file)
-        settings = settings.with_file(found)
-        yield from _plugins(root, file, found, place, settings, config)
-    disabled = {*settings.disabled_servers, *texts(entry.get("disabledMcpjsonServers"))}
-    off = set(texts(entry.get("disabledMcpServers")))
+        said = config.json(file)
+        settings = settings.with_file(said)
+        yield from _plugins(roots, file, said, place, settings, config)
+    off = {name for entry in entries.values() for name in texts(entry.get("disabledMcpServers"))}
+    unwanted = {name for entry in entries.values() for name in texts(entry.get("disabledMcpjsonServers"))}
     servers = os.path.join(project, ".mcp.json")
-    yield from _servers(servers, config.json(servers).get("mcpServers"), place, disabled | off, config)
-    yield from _servers(state_file, entry.get("mcpServers"), place, off, config)
-    may_import = is_yes(entry.get("hasClaudeMdExternalIncludesApproved"))
+    disabled = off | unwanted | settings.disabled_servers
+    yield from _servers(servers, config.json(servers).get("mcpServers"), place, disabled, config)
+    for file, entry in entries.items():
+        yield from _servers(file, entry.get("mcpServers"), place, off, config)
+    may_import = any(is_yes(entry.get("hasClaudeMdExternalIncludesApproved")) for entry in entries.values())
+    within = None if may_import else project
     for folder in upward(project):
         here = Place("project", folder)
-        inner = os.path.join(folder, ".claude")
-        files = [os.path.join(folder, "CLAUDE.md"), os.path.join(folder, "CLAUDE.local.md")]
-        if os.path.realpath(inner) not in own:
-            files.insert(1, os.path.join(inner, "CLAUDE.md"))
-        for file in files:
-            within = None if may_import else project
-            yield from _instructions(file, here, settings, home, config, within=within)
-    for folder in upward(project, top or project):
-        inner = os.path.join(folder, ".claude")
-        if os.path.realpath(inner) not in own:
+        for name in ("CLAUDE.md", *([] if _is_one(folder, own) else [".claude/CLAUDE.md"]), "CLAUDE.local.md"):
+            yield from _instructions(os.path.join(folder, name), here, settings, home, config, within)
+    top = repo_root(project) or project
+    for folder in upward(project, top):
+        if not _is_one(folder, own):
+            inner = os.path.join(folder, ".claude")
             config.roots.add(inner)
             here = Place("project", folder)
             yield from _rules(os.path.join(inner, "rules"), here, settings, home, config)
             yield from _definitions(inner, here, settings, config)
-    if settings.has_memory:
-        yield from _memory(root, top or project, config)
+    for root in roots if settings.has_memory else ():
+        yield from _memory(root, top, config)
+
+
+def _is_one(folder: str, own: set[str]) -> bool:
+    """Does a folder hold the person's own configuration, not a project's?"""
+    return os.path.realpath(os.path.join(folder, ".claude")) in own
 
 
 # --- skills, commands, agents ----------------------------------------------------------------------------------------
@@ -344,7 +343,7 @@ def _servers(path: str, servers: object, place: Place, disabled: set[str], confi
 
 
 def _plugins(
-    root: str,
+    roots: list[str],
     settings_file: str,
     settings_here: Mapping[str, Any],
     place: Place,
@@ -358,7 +357,7 @@ def _plugins(
             continue
         mtime = config.mtime_ns(settings_file)
         yield Found("plugin", full, place.scope, settings_file, mtime, place.project, baseline_chars=0)
-        folder = _plugin_folder(root, name, market, full, config)
+        folder = next(filter(None, (_plugin_folder(root, name, market, full, config) for root in roots)), None)
         if folder is None:
             config.warn(f"{settings_file}: the plugin {full} is enabled and not installed")
             continue

@@ -77,6 +77,8 @@ class ConfigFiles:
     dropped_warnings: int = 0
 
     def warn(self, text: str) -> None:
+        if text in self.warnings:
+            return  # a file may be looked at twice
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(text)
         else:

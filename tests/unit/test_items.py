@@ -153,7 +153,7 @@ def test_servers_that_are_enabled(home: Path, tmp_path: Path) -> None:
     servers = {"db": {"command": "x", "env": {"TOKEN": "secret"}}, "off": {"command": "y"}}
     put(project / ".mcp.json", json.dumps({"mcpServers": servers}))
     put(project / ".claude" / "settings.local.json", json.dumps({"disabledMcpjsonServers": ["off"]}))
-    local = {"mcpServers": {"my server": {}}}
+    local: dict[str, object] = {"mcpServers": {"my server": {}}}
     put(home / ".claude.json", json.dumps({"mcpServers": {"web": {}}, "projects": {str(project): local}}))
     found, _ = read("claude-code", home, project)
     assert {key: item.project for key, item in found.items()} == {
