@@ -43,10 +43,10 @@ class Lake:
     ) -> pl.DataFrame:
         """The rows of a public view: columns, units and what NULL means as `agentlens schema NAME` says.
 
-        `by` is for `usage` and `compare`, `a` and `b` (`column=value`) for `compare`, `session` (an id or how one
-        begins) for `flow` and `timeline`. `since` is included, `until` is not; a time without a zone is UTC. NULL is n/a: not recorded. A column
-        `<count>_measured` tells whether that count is measured. Raises ConfigError for an unknown view, LakeError
-        if there is no lake.
+        `by` is for `usage` and `compare`, `a` and `b` (`column=value`) for `compare`, `session` (an id or how
+        one begins) for `flow` and `timeline`. `since` is included, `until` is not; a time without a zone is
+        UTC. NULL is n/a: not recorded. A column `<count>_measured` tells whether that count is measured. Raises
+        ConfigError for an unknown view, LakeError if there is no lake.
         """
         asked = {"by": by, "session": session, "a": a, "b": b}
         options = {name: value for name, value in asked.items() if value is not None}

@@ -91,7 +91,10 @@ class Parsed:
 
 
 class Client(Protocol):
-    """One AI coding client. `parse` never raises on bad input: it skips, counts and warns in the report."""
+    """One AI coding client. `parse` never raises on bad input: it skips, counts and warns in the report.
+
+    One that can also tell what is installed for it has the method of `config.ReadsItems`.
+    """
 
     name: str
     parser_version: int

@@ -21,13 +21,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import clients
+from pipeline import clients, inventory
 from pipeline.client import Client, Home, Parsed, Report, Source
 from pipeline.errors import LakeError, SourceError
 from pipeline.jsonl import open_source
-from pipeline.lake import PackWriter, by_month, lock, migrate, month_of, rebuild_manifest, source_id, sweep, to_table
-from pipeline.manifest import Known, Manifest, Move
-from pipeline.schema import TRANSCRIPT_TABLES, schema_version
+from pipeline.lake import (
+    PackWriter,
+    by_month,
+    lock,
+    migrate,
+    month_of,
+    projects_of,
+    rebuild_manifest,
+    source_id,
+    sweep,
+    to_table,
+)
+from pipeline.manifest import Known, Manifest, Move, State
+from pipeline.schema import PACKED, schema_version
 from pipeline.schema import Source as SourceRow
 from pipeline.warehouse import make_current
 
@@ -118,6 +129,7 @@ class Outcome:
     row: SourceRow | None
     warnings: list[str]
     requests: int = 0
+    projects: frozenset[str] = frozenset()
 
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
@@ -131,31 +143,34 @@ def run(options: Options, progress: Progress | None = None) -> RunReport:
     names = options.clients or clients.names()
     plan = make_plan(options, names, state.known if state else [])
     report = RunReport(found=plan.found, warnings=plan.warnings)
-    if not plan.empty or state is None or state.unfinished or state.meta.get("schema") != schema_version():
+    is_ready = state is not None and not state.unfinished and state.meta.get("schema") == schema_version()
+    if not is_ready or not plan.empty or inventory.questions(options.home, names, state.meta if state else {}):
         with _workers(plan, options.jobs) as pool, lock(options.lake, options.wait_seconds):
-            known = _prepare(options, manifest)
-            if known != (state.known if state else []):  # another run was quicker
-                plan = make_plan(options, names, known)
+            fresh = _prepare(options, manifest)
+            if fresh.known != (state.known if state else []):  # another run was quicker
+                plan = make_plan(options, names, fresh.known)
                 report.warnings = plan.warnings
-            _execute(options, manifest, known, plan, report, progress, pool)
+            _execute(options, manifest, fresh, plan, report, progress, pool)
     report.unchanged = report.found - report.read - report.failed
     report.seconds = time.perf_counter() - started
     return report
 
 
-def _prepare(options: Options, manifest: Manifest) -> list[Known]:
+def _prepare(options: Options, manifest: Manifest) -> State:
     """Finish what a dead run left, and bring the lake's files to today's schema. Needs the lock."""
     state = manifest.read()
     if state is None:
         manifest.commit(rebuild_manifest(options.lake, options.machine), [])
     manifest.recover()
     sweep(options.lake, options.machine)
-    state = manifest.read()
-    known = state.known if state else []
-    if not state or state.meta.get("schema") != schema_version():
-        manifest.commit([], migrate(options.lake, options.machine))
-        manifest.note(schema=schema_version())
-    return known
+    state = manifest.read() or State([], {}, unfinished=False)
+    if state.meta.get("schema") != schema_version():
+        manifest.commit([], migrate(options.lake, options.machine), {"schema": schema_version()})
+    if inventory.PROJECTS not in state.meta:
+        found = inventory.projects_note(projects_of(options.lake, options.machine))
+        manifest.note(**found)
+        state.meta.update(found)
+    return state
 
 
 def make_plan(options: Options, names: Iterable[str], known: Sequence[Known]) -> Plan:
@@ -278,7 +293,7 @@ def _first_time(known: Known) -> str:
 def _execute(
     options: Options,
     manifest: Manifest,
-    known: Sequence[Known],
+    state: State,
     plan: Plan,
     report: RunReport,
     progress: Progress | None,
@@ -286,7 +301,8 @@ def _execute(
 ) -> None:
     now = time.time_ns() // 1000
     _mark(options, manifest, plan, now)
-    tasks = make_tasks(options, known, plan, now)
+    tasks = make_tasks(options, state.known, plan, now)
+    projects = {client: set(paths) for client, paths in inventory.projects(state.meta).items()}
     total = sum(job.known.size for task in tasks for job in task.jobs)
     done = 0
     errors = []
@@ -295,15 +311,27 @@ def _execute(
             errors.append(result)
             continue
         outcomes, moves = result
-        manifest.commit([o.known for o in outcomes if o.known], moves)
+        projects.setdefault(task.client, set()).update(*(o.projects for o in outcomes))
+        manifest.commit([o.known for o in outcomes if o.known], moves, inventory.projects_note(projects))
+        if not done:  # so that the views are made of all tables there will be
+            _take_stock(options, manifest, report, now)
         make_current(options.lake)  # while other packs are still being made
         _tally(report, outcomes)
         done += sum(job.known.size for job in task.jobs)
         if progress:
             progress(done, total)
+    _take_stock(options, manifest, report, now)
     report.gone = len(plan.gone)
     if errors:
         raise errors[0]
+
+
+def _take_stock(options: Options, manifest: Manifest, report: RunReport, now: int) -> None:
+    """Read the clients' configuration where it changed, or where a session names a project that none named before."""
+    state = manifest.read()
+    asked = inventory.questions(options.home, options.clients or clients.names(), state.meta if state else {})
+    told = inventory.update(options.lake, options.machine, manifest, asked, now)
+    report.warnings += [text for text in told if text not in report.warnings]
 
 
 def _tally(report: RunReport, outcomes: Sequence[Outcome]) -> None:
@@ -406,17 +434,17 @@ def _do_task(task: Task) -> tuple[list[Outcome], list[Move]]:
 def _write_pack(task: Task, read: Sequence[tuple[Outcome, Parsed]]) -> list[Move]:
     good = [(outcome, parsed) for outcome, parsed in read if outcome.row is not None]
     rows: dict[str, list[Any]] = {"sources": [outcome.row for outcome, _ in good]}
-    for table in TRANSCRIPT_TABLES:
+    for table in PACKED:
         if table != "sources":
             rows[table] = [row for _, parsed in good for row in getattr(parsed, table)]
     months = {row.source_id: month_of(row.first_ts) or month_of(row.mtime) or "1970-01" for row in rows["sources"]}
-    placed = {table: by_month(table, rows[table], months) for table in TRANSCRIPT_TABLES}
+    placed = {table: by_month(table, rows[table], months) for table in PACKED}
     touched = {
         month for job in task.jobs if job.previous and job.known.source_id in months for month in job.previous.months
     }
     writer = PackWriter(task.lake, task.client, task.machine, task.pack, frozenset(months))
     try:
-        for table in TRANSCRIPT_TABLES:
+        for table in PACKED:
             writer.write(table, placed[table], touched)
     except BaseException:
         writer.abandon()
@@ -430,7 +458,7 @@ def _vet(outcome: Outcome, parsed: Parsed) -> Outcome:
     if outcome.row is None or outcome.known is None:
         return outcome
     try:
-        for table in TRANSCRIPT_TABLES:
+        for table in PACKED:
             to_table(table, [outcome.row] if table == "sources" else getattr(parsed, table), "")
     except (TypeError, ValueError, OverflowError) as error:
         return Outcome(None, None, [f"{outcome.known.path}: not read: {error}"])
@@ -479,7 +507,8 @@ def read_source(job: Job, client: Client, now: int) -> tuple[Outcome, Parsed]:
     more = len(report.warnings) + report.dropped_warnings - len(told)
     if more:
         told.append(f"and {more} more; see `agentlens sources`")
-    return Outcome(known, row, [f"{path}: {text}" for text in told], len(parsed.requests)), parsed
+    projects = frozenset(session.project for session in parsed.sessions if session.project)
+    return Outcome(known, row, [f"{path}: {text}" for text in told], len(parsed.requests), projects), parsed
 
 
 def _source_row(known: Known, parsed: Parsed, report: Report, now: int, sha256: str | None) -> SourceRow:

@@ -23,7 +23,7 @@ from msgspec.structs import astuple
 from pipeline.client import short_id
 from pipeline.errors import LakeError, LakeLockedError
 from pipeline.manifest import Known, Move
-from pipeline.schema import TABLES, TIME_COLUMN, TRANSCRIPT_TABLES, arrow_schema
+from pipeline.schema import PACKED, TABLES, TIME_COLUMN, Item, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,30 +149,13 @@ class PackWriter:
 
     def _read(self, table: str, final: str) -> pa.Table | None:
         """The rows of a file, in the schema of today; None if there is no such file."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         path = self.lake / final
-        if not path.exists():
-            return None
-        try:
-            with pq.ParquetFile(path) as file:
-                return conform(file.read(), arrow_schema(table))
-        except (pa.ArrowException, OSError) as error:
-            hint = "move that file away and run again"
-            raise LakeError(f"cannot read {path}: {error}", hint=hint, path=path) from error
+        return _read(table, path) if path.exists() else None
 
     def _put(self, final: str, rows: pa.Table) -> None:
-        import pyarrow.parquet as pq
-
-        path = self.lake / final
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        self.moves.append(Move(final, f"{Path(final).parent.as_posix()}/{temporary.name}"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            pq.write_table(rows, file, compression="zstd", use_dictionary=_few_values(rows.schema))
-            file.flush()
-            os.fsync(file.fileno())
+        move = _move(self.lake, final)
+        self.moves.append(move)  # before it is written, so that `abandon` finds half of it
+        _write(self.lake, move, rows)
 
     def mark(self, gone_at: Mapping[str, int | None], months: Iterable[str]) -> None:
         """Note in the table `sources` when files went; None for one that came back."""
@@ -194,6 +177,73 @@ class PackWriter:
         for move in self.moves:
             if move.temporary:
                 (self.lake / move.temporary).unlink(missing_ok=True)
+
+
+def _read(table: str, path: Path) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            return conform(file.read(), arrow_schema(table))
+    except (pa.ArrowException, OSError) as error:
+        hint = "move that file away and run again"
+        raise LakeError(f"cannot read {path}: {error}", hint=hint, path=path) from error
+
+
+def _move(lake: Path, final: str) -> Move:
+    """What will put a file in place, and the temporary name that it is written under."""
+    path = lake / final
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return Move(final, f"{Path(final).parent.as_posix()}/{path.name}.{os.getpid()}.tmp")
+
+
+def _write(lake: Path, move: Move, rows: pa.Table) -> None:
+    import pyarrow.parquet as pq
+
+    with (lake / str(move.temporary)).open("wb") as file:
+        pq.write_table(rows, file, compression="zstd", use_dictionary=_few_values(rows.schema))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def items_file(client: str, month: str, machine: str) -> str:
+    """Path of a machine's file of items below the lake. It is small: one a client and month."""
+    return f"items/client={client}/month={month}/{machine}-items.parquet"
+
+
+def read_items(lake: Path, client: str, machine: str) -> list[Item]:
+    """All that is known of a client's items on a machine."""
+    items = []
+    for path in sorted(lake.glob(items_file(client, "*", machine))):
+        rows = _read("items", path)
+        times = ("valid_from", "valid_to")
+        for name in times:
+            rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast("int64"))
+        items += [Item(**row) for row in rows.drop_columns(["machine"]).to_pylist()]
+    return items
+
+
+def write_items(lake: Path, client: str, machine: str, months: Mapping[str, Sequence[Item]]) -> list[Move]:
+    """Write the items of some months anew under temporary names; returns what puts them in place."""
+    moves = []
+    for month, rows in sorted(months.items()):
+        move = _move(lake, items_file(client, month, machine))
+        ordered = sorted(rows, key=lambda row: (row.item_id, row.valid_from))
+        _write(lake, move, to_table("items", ordered, machine))
+        moves.append(move)
+    return moves
+
+
+def projects_of(lake: Path, machine: str) -> dict[str, set[str]]:
+    """The projects that a machine's sessions name, by client."""
+    import pyarrow.parquet as pq
+
+    found: dict[str, set[str]] = defaultdict(set)
+    for client, _, _, path in _files(lake, "sessions", machine):
+        with pq.ParquetFile(path) as file:
+            found[client].update(p for p in file.read(["project"])["project"].to_pylist() if p)
+    return found
 
 
 def _by_source(rows: pa.Table | None) -> list[tuple[str, pa.Table]]:
@@ -236,15 +286,20 @@ def migrate(lake: Path, machine: str) -> list[Move]:
     import pyarrow.parquet as pq
 
     moves: list[Move] = []
-    for table in TABLES:
+    for table in (*PACKED, "exact_counts"):
         for client, month, pack, path in _files(lake, table, machine):
             if not pq.read_schema(path).equals(arrow_schema(table)):
                 writer = PackWriter(lake, client, machine, pack, frozenset())
-                if table in TRANSCRIPT_TABLES:
+                if table in PACKED:
                     writer.write(table, {}, [month])
                 else:
                     writer.append(table, {month: []})
                 moves += writer.moves
+    for path in sorted(lake.glob(items_file("*", "*", machine))):
+        if not pq.read_schema(path).equals(arrow_schema("items")):
+            move = _move(lake, path.relative_to(lake).as_posix())
+            _write(lake, move, _read("items", path))
+            moves.append(move)
     return moves
 
 
@@ -263,7 +318,7 @@ def rebuild_manifest(lake: Path, machine: str) -> list[Known]:
 
     months: dict[str, set[str]] = defaultdict(set)
     found: dict[str, Known] = {}
-    for table in TRANSCRIPT_TABLES:
+    for table in PACKED:
         for client, month, pack, path in _files(lake, table, machine):
             with pq.ParquetFile(path) as file:
                 rows = file.read()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,8 +104,8 @@ class Manifest:
             )
         return State(known, meta, unfinished)
 
-    def commit(self, sources: Sequence[Known], moves: Sequence[Move]) -> None:
-        """Make new files and new knowledge of their sources visible as one step."""
+    def commit(self, sources: Sequence[Known], moves: Sequence[Move], notes: Mapping[str, str] | None = None) -> None:
+        """Make new files, new knowledge of their sources, and notes visible as one step."""
         with closing(self._connect()) as connection:
             connection.execute("begin immediate")
             connection.executemany(
@@ -121,6 +121,7 @@ class Manifest:
                     for s in sources
                 ],
             )
+            connection.executemany("insert or replace into meta values (?, ?)", (notes or {}).items())
             connection.execute("commit")
             self._finish(connection, moves)
 

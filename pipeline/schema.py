@@ -290,6 +290,44 @@ class ExactCount(msgspec.Struct, gc=False, kw_only=True):
     counted_at: Annotated[Timestamp, Col("when it was counted")]
 
 
+class Item(msgspec.Struct, gc=False, kw_only=True):
+    """One row an item that is or was installed, and text of it: what the clients' configuration held, and when."""
+
+    item_id: Annotated[str, Col("identity of the item: made of machine, client, kind, scope, project, path and name")]
+    item_kind: Annotated[str, Col("skill, command, agent, instruction, memory, mcp_server or plugin")]
+    item: Annotated[str, Col("name of the item")]
+    scope: Annotated[str, Col("user, project, plugin, managed or builtin")]
+    project: Annotated[
+        str | None, Col("the directory that it is for: sessions there and below carry it", null="for every project")
+    ] = None
+    path: Annotated[str, Col("the file that holds it")]
+    baseline_chars: Annotated[
+        int | None,
+        Col(
+            "characters that are always in the context: the listing entry, an instruction's text; 0: none",
+            unit="characters",
+            null="not known, such as the tools of an MCP server",
+            measured="measured",
+        ),
+    ] = None
+    body_chars: Annotated[
+        int | None,
+        Col(
+            "characters that a load brings",
+            unit="characters",
+            null="nothing to load, or not known",
+            measured="measured",
+        ),
+    ] = None
+    sha256: Annotated[str | None, Col("SHA-256 of the file's text", null="no text of its own, or not read whole")] = (
+        None
+    )
+    valid_from: Annotated[Timestamp, Col("since when: the older of first sight and the file's modification time")]
+    valid_to: Annotated[
+        Timestamp | None, Col("when it was found to be gone, or to have another text", null="it is still so")
+    ] = None
+
+
 TABLES: dict[str, type[msgspec.Struct]] = {
     "sources": Source,
     "sessions": Session,
@@ -298,9 +336,9 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "prompts": Prompt,
     "context_events": ContextEvent,
     "exact_counts": ExactCount,
+    "items": Item,
 }
-# Those whose rows belong to a transcript (sources.source_id) and are replaced with it.
-TRANSCRIPT_TABLES = tuple(table for table in TABLES if table != "exact_counts")
+PACKED = tuple(table for table, row in TABLES.items() if "source_id" in row.__struct_fields__)  # what transcripts fill
 TIME_COLUMN = {
     "sources": "first_ts",
     "sessions": "started_at",
@@ -309,6 +347,7 @@ TIME_COLUMN = {
     "prompts": "ts",
     "context_events": "ts",
     "exact_counts": "counted_at",
+    "items": "valid_from",
 }
 PARTITION_KEYS = (
     Column("client", "string", "the client that wrote the transcript (partition key)", None, None, "n/a"),

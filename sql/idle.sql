@@ -6,7 +6,8 @@ with carried as (
         item_kind,
         item,
         min(path) as path,
-        min(evidence) as evidence,
+        min(scope) as scope,
+        case when min(evidence) = max(evidence) then min(evidence) else 'both' end as evidence,
         count(distinct session_id) as sessions,
         cast(sum(distinct_requests) as bigint) as requests,
         cast(sum(case when tokens is null then 1 else 0 end) as bigint) as unsized_items,
@@ -71,6 +72,7 @@ select
     carried.item_kind,
     carried.item,
     carried.path,
+    carried.scope,
     carried.evidence,
     case
         when unseen.client is not null and carried.item_kind in ('tool', 'mcp_server') then 'unknown'

@@ -19,13 +19,13 @@ from pipeline import clients
 from pipeline.client import Client, Home, Parsed, Report, Source, absent
 from pipeline.errors import ConfigError, UnknownFormatError
 from pipeline.jsonl import open_source
-from pipeline.schema import TABLES, TRANSCRIPT_TABLES
+from pipeline.schema import PACKED, TABLES
 from tests.cases.materialise import materialise
 from tests.conftest import ROOT
 from tests.tools.lakes import cases_of
 
 NAMES = clients.names()
-FILLED = tuple(table for table in TRANSCRIPT_TABLES if table != "sources")  # the tables that a parser fills
+FILLED = tuple(table for table in PACKED if table != "sources")  # the tables that a parser fills
 SET_BY_INGEST = {"source_id", "machine", "position"}
 NOT_ON_EVERY_DISK = {"sessions.repo_root"}  # the cases' projects lie on no disk
 SMALL = 64 << 10

@@ -131,7 +131,7 @@ def cells(table: str, row: Cells, number: int) -> dict[str, Any]:
             made[name] = row[name] or None
         elif name in FIXED:
             made[name] = FIXED[name]
-        elif name in {"request_id", "call_id", "event_id"} and default is msgspec.NODEFAULT:
+        elif name in {"request_id", "call_id", "event_id", "item_id"} and default is msgspec.NODEFAULT:
             made[name] = f"{table}-{number}"
         else:
             assert default is not msgspec.NODEFAULT or name == "warnings", f"{table}.csv must give {name}"

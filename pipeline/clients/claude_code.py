@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pipeline import client
+from pipeline import claude_items, client
 from pipeline.claude_context import (
     INTERRUPTED,
     UNREADABLE,
@@ -33,6 +33,7 @@ from pipeline.claude_context import (
     Usage,
 )
 from pipeline.client import MOST_TOKENS, Home, Parsed, Report, Source, Support, count, timestamp
+from pipeline.config import ConfigFiles, Found
 from pipeline.errors import UnknownFormatError
 from pipeline.jsonl import read_rows
 from pipeline.schema import Request, Session, ToolCall
@@ -795,6 +796,7 @@ class ClaudeCode:
 
     name = "claude-code"
     parser_version = 1
+    config_variables = claude_items.VARIABLES
     supports: Mapping[str, Support] = {
         "sessions.session_id": "measured",
         "sessions.parent_session_id": "measured",
@@ -885,6 +887,9 @@ class ClaudeCode:
             for path in client.walk(root, (".jsonl",), home.unreadable):
                 if path.name != "journal.jsonl" and ".claude" in path.parts and "tool-results" not in path.parts:
                     yield path
+
+    def items(self, home: Home, projects: Iterable[str], config: ConfigFiles) -> Iterator[Found]:
+        return claude_items.read(home, [root.parent for root in _roots(home)], projects, config)
 
     def parse(self, source: Source, stream: BinaryIO, report: Report) -> Parsed:
         transcript = _Transcript(source, report)

@@ -15,9 +15,10 @@ from typing import Annotated, BinaryIO
 
 import msgspec
 
-from pipeline import client, codex_context
+from pipeline import client, codex_context, codex_items
 from pipeline.client import MOST_TOKENS, Home, Parsed, Report, Source, Support, short_id
 from pipeline.codex_context import Piece
+from pipeline.config import ConfigFiles, Found
 from pipeline.errors import UnknownFormatError
 from pipeline.jsonl import read_rows
 from pipeline.schema import ContextEvent, Prompt, Request, Session, ToolCall
@@ -200,6 +201,7 @@ class Codex:
 
     name = "codex"
     parser_version = 1
+    config_variables = codex_items.VARIABLES
     supports: Mapping[str, Support] = _SUPPORTS
 
     def discover(self, home: Home) -> Iterator[Path]:
@@ -214,6 +216,10 @@ class Codex:
                 ]
                 seen.update(found)
                 yield from (path for path in found if path.suffix != ".zst" or path.with_suffix("") not in seen)
+
+    def items(self, home: Home, projects: Iterable[str], config: ConfigFiles) -> Iterator[Found]:
+        """Yield what is installed for the person and for the projects."""
+        return codex_items.read(home, home.roots("CODEX_HOME", ".codex"), projects, config)
 
     def parse(self, source: Source, stream: BinaryIO, report: Report) -> Parsed:
         """Turn one rollout into rows; raises UnknownFormatError where no row is one of a rollout."""

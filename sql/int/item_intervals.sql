@@ -56,54 +56,187 @@ resent as (
             order by seq, position
         ) as resent_seq
     from entered
+),
+
+transcript as (
+    select
+        resent.client,
+        resent.session_id,
+        resent.event_id,
+        resent.event,
+        resent.cause,
+        resent.item_kind,
+        resent.item,
+        resent.path,
+        resent.ts,
+        resent.is_copied,
+        resent.is_split,
+        resent.chars,
+        resent.seq as from_seq,
+        -- NULL: to the end of the session. (least passes over NULL.)
+        least(clearings.seq, removals.seq, resent.resent_seq) as until_seq
+    from resent
+    left join clearings
+        on
+            resent.is_message
+            and resent.client = clearings.client
+            and resent.session_id = clearings.session_id
+            and (
+                resent.seq < clearings.seq
+                or (resent.seq = clearings.seq and resent.position < clearings.position)
+            )
+            and (
+                clearings.last_seq is null
+                or resent.seq > clearings.last_seq
+                or (resent.seq = clearings.last_seq and resent.position > clearings.last_position)
+            )
+    left join removals
+        on
+            resent.client = removals.client
+            and resent.session_id = removals.session_id
+            and resent.item_kind = removals.item_kind
+            and resent.item = removals.item
+            and (
+                resent.seq < removals.seq
+                or (resent.seq = removals.seq and resent.position < removals.position)
+            )
+            and (
+                removals.last_seq is null
+                or resent.seq > removals.last_seq
+                or (resent.seq = removals.last_seq and resent.position > removals.last_position)
+            )
+),
+
+-- How an item of a transcript is named in the configuration.
+named as (
+    select
+        *,
+        case item_kind when 'skill_body' then 'skill' else item_kind end as config_kind,
+        case when item_kind in ('instruction', 'memory') then coalesce(path, item) else item end as config_name
+    from transcript
+),
+
+-- What a transcript tells of a session: where it tells none of a kind, the configuration does.
+told as (
+    select
+        client,
+        session_id,
+        bool_or(item_kind = 'skill' and event in ('listed', 'removed')) as has_skills,
+        bool_or(item_kind = 'agent') as has_agents,
+        bool_or(item_kind in ('instruction', 'memory') and event = 'instructions') as has_instructions,
+        bool_or(item_kind in ('mcp_server', 'tool') and event <> 'loaded') as has_tools
+    from events
+    group by client, session_id
+),
+
+installed as (
+    select
+        installed_items.*,
+        sessions.agent,
+        sessions.is_subagent
+    from int.installed_items as installed_items
+    inner join stg.sessions as sessions
+        on installed_items.client = sessions.client and installed_items.session_id = sessions.session_id
+    where
+        (installed_items.name_rank = 1 or (installed_items.client = 'codex' and installed_items.item_kind = 'skill'))
+        and installed_items.baseline_chars is distinct from 0
+),
+
+-- What of it stands in the transcript is counted there.
+seen as (
+    select distinct
+        client,
+        session_id,
+        item_kind as transcript_kind,
+        config_name as transcript_name
+    from named
+),
+
+configured as (
+    select installed.*
+    from installed
+    left join told
+        on installed.client = told.client and installed.session_id = told.session_id
+    left join seen
+        on
+            installed.client = seen.client
+            and installed.session_id = seen.session_id
+            and installed.transcript_kind = seen.transcript_kind
+            and installed.transcript_name = seen.transcript_name
+    where
+        seen.client is null
+        and not case installed.transcript_kind
+            when 'skill' then coalesce(told.has_skills, false)
+            when 'agent' then coalesce(told.has_agents, false)
+            when 'mcp_server' then coalesce(told.has_tools, false)
+            else coalesce(told.has_instructions, false)
+        end
+        -- Of a subagent it is known only that it begins with the instruction files, and that these two do not.
+        and (
+            not installed.is_subagent
+            or (
+                installed.client = 'claude-code'
+                and installed.item_kind = 'instruction'
+                and installed.agent not in ('Explore', 'Plan', 'advisor')
+            )
+        )
 )
 
 select
-    resent.client,
-    resent.session_id,
-    resent.event_id,
-    resent.event,
-    resent.cause,
-    resent.item_kind,
-    resent.item,
-    resent.path,
-    resent.sha256,
-    resent.ts,
-    resent.is_copied,
-    resent.is_split,
-    cast(ceil(resent.chars / 4.0) as bigint) as tokens,
+    named.client,
+    named.session_id,
+    named.event_id,
+    named.event,
+    named.cause,
+    named.item_kind,
+    named.item,
+    coalesce(named.path, installed_items.path) as path,
+    named.sha256,
+    installed_items.scope,
+    named.ts,
+    named.is_copied,
+    named.is_split,
+    cast(
+        ceil(
+            coalesce(
+                named.chars,
+                case named.item_kind
+                    when 'skill_body' then installed_items.body_chars
+                    else installed_items.baseline_chars
+                end
+            ) / 4.0
+        ) as bigint
+    ) as tokens,
     false as tokens_measured,
-    'transcript' as evidence,
-    resent.seq as from_seq,
-    -- NULL: to the end of the session. (least passes over NULL.)
-    least(clearings.seq, removals.seq, resent.resent_seq) as until_seq
-from resent
-left join clearings
+    case when installed_items.client is null then 'transcript' else 'both' end as evidence,
+    named.from_seq,
+    named.until_seq
+from named
+left join int.installed_items as installed_items
     on
-        resent.is_message
-        and resent.client = clearings.client
-        and resent.session_id = clearings.session_id
-        and (
-            clearings.seq > resent.seq
-            or (resent.seq = clearings.seq and resent.position < clearings.position)
-        )
-        and (
-            clearings.last_seq is null
-            or clearings.last_seq < resent.seq
-            or (clearings.last_seq = resent.seq and clearings.last_position < resent.position)
-        )
-left join removals
-    on
-        resent.client = removals.client
-        and resent.session_id = removals.session_id
-        and resent.item_kind = removals.item_kind
-        and resent.item = removals.item
-        and (
-            removals.seq > resent.seq
-            or (resent.seq = removals.seq and resent.position < removals.position)
-        )
-        and (
-            removals.last_seq is null
-            or removals.last_seq < resent.seq
-            or (removals.last_seq = resent.seq and removals.last_position < resent.position)
-        )
+        named.client = installed_items.client
+        and named.session_id = installed_items.session_id
+        and named.config_kind = installed_items.transcript_kind
+        and named.config_name = installed_items.transcript_name
+        and installed_items.name_rank = 1
+union all
+select
+    client,
+    session_id,
+    item_id as event_id,
+    'installed' as event,
+    cast(null as varchar) as cause,
+    item_kind,
+    item,
+    path,
+    sha256,
+    scope,
+    started_at as ts,
+    false as is_copied,
+    false as is_split,
+    cast(ceil(baseline_chars / 4.0) as bigint) as tokens,
+    false as tokens_measured,
+    'config' as evidence,
+    0 as from_seq,
+    cast(null as bigint) as until_seq
+from configured

@@ -25,30 +25,38 @@ calls as (
     from lake.tool_calls as tool_calls
     left join sessions
         on tool_calls.source_id = sessions.source_id and tool_calls.session_id = sessions.session_id
+),
+
+skill_uses as (
+    select
+        context_events.client,
+        sessions.project,
+        context_events.item,
+        context_events.ts
+    from lake.context_events as context_events
+    left join sessions
+        on context_events.source_id = sessions.source_id and context_events.session_id = sessions.session_id
+    where
+        context_events.event = 'loaded'
+        and context_events.item_kind = 'skill_body'
+        and context_events.cause <> 'compaction'
+    union all
+    select
+        client,
+        project,
+        skill as item,
+        ts
+    from calls
+    where kind = 'skill' and skill is not null
 )
 
-select
-    context_events.client,
-    sessions.project,
-    'skill' as item_kind,
-    context_events.item,
-    context_events.ts
-from lake.context_events as context_events
-left join sessions
-    on context_events.source_id = sessions.source_id and context_events.session_id = sessions.session_id
-where
-    context_events.event = 'loaded'
-    and context_events.item_kind = 'skill_body'
-    and context_events.cause <> 'compaction'
-union all
 select
     client,
     project,
     'skill' as item_kind,
-    skill as item,
+    item,
     ts
-from calls
-where kind = 'skill' and skill is not null
+from skill_uses
 union all
 select
     client,
@@ -93,3 +101,12 @@ select
     started_at as ts
 from sessions
 where is_subagent and agent is not null
+union all
+-- A command is called, and its call recorded, as a skill is.
+select
+    client,
+    project,
+    'command' as item_kind,
+    item,
+    ts
+from skill_uses

@@ -19,7 +19,7 @@ from pipeline import codex_context
 from pipeline.client import Home, Parsed, Report, Source, absent
 from pipeline.clients.codex import CLIENT
 from pipeline.errors import UnknownFormatError
-from pipeline.schema import TABLES, TRANSCRIPT_TABLES, Request
+from pipeline.schema import PACKED, TABLES, Request
 from tests.cases.materialise import materialise
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -191,7 +191,7 @@ def test_absent_fields_are_null_and_measured_ones_are_set_somewhere() -> None:
 
 def test_every_field_of_the_lake_is_declared() -> None:
     set_by_others = {"source_id", "position"}
-    tables = {name: TABLES[name] for name in TRANSCRIPT_TABLES if name != "sources"}
+    tables = {name: TABLES[name] for name in PACKED if name != "sources"}
     fields = {f"{table}.{name}" for table, row in tables.items() for name in row.__struct_fields__}
     assert set(CLIENT.supports) == {name for name in fields if name.partition(".")[2] not in set_by_others}
 
