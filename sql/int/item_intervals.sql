@@ -68,6 +68,7 @@ transcript as (
         resent.item_kind,
         resent.item,
         resent.path,
+        resent.sha256,
         resent.ts,
         resent.is_copied,
         resent.is_split,
@@ -229,7 +230,8 @@ select
     item_kind,
     item,
     path,
-    sha256,
+    -- The hash of a file is not that of the text that is listed of it.
+    cast(null as varchar) as sha256,
     scope,
     started_at as ts,
     false as is_copied,
