@@ -4,6 +4,8 @@ with windowed as (
         client,
         session_id,
         seq,
+        ts,
+        model_id,
         case
             when
                 (getvariable('since') is null or ts >= cast(getvariable('since') as timestamp with time zone))
@@ -80,25 +82,62 @@ counted as (
     from stg.exact_counts
 ),
 
+counted_sessions as (
+    select distinct
+        intervals.client,
+        intervals.session_id
+    from intervals
+    inner join counted on intervals.sha256 = counted.sha256
+),
+
+-- As int.model_runs, but of these sessions alone: where nothing was counted, nothing is sorted.
+numbered as (
+    select
+        windowed.client,
+        windowed.session_id,
+        windowed.seq,
+        windowed.ts,
+        windowed.model_id,
+        row_number() over (partition by windowed.client, windowed.session_id order by windowed.seq)
+        - row_number()
+            over (partition by windowed.client, windowed.session_id, windowed.model_id order by windowed.seq)
+            as run
+    from windowed
+    inner join counted_sessions
+        on windowed.client = counted_sessions.client and windowed.session_id = counted_sessions.session_id
+),
+
+runs as (
+    select
+        client,
+        session_id,
+        model_id,
+        min(seq) as from_seq,
+        max(seq) + 1 as to_seq,
+        min(ts) as ts
+    from numbered
+    group by client, session_id, model_id, run
+),
+
 cuts as (
     select
         intervals.client,
         intervals.session_id,
         intervals.event_id,
-        model_runs.ts,
+        runs.ts,
         exact_counts.tokens,
-        greatest(model_runs.from_seq, intervals.from_seq) as from_seq,
-        least(model_runs.to_seq, intervals.to_seq) as to_seq
+        greatest(runs.from_seq, intervals.from_seq) as from_seq,
+        least(runs.to_seq, intervals.to_seq) as to_seq
     from intervals
     inner join counted on intervals.sha256 = counted.sha256
-    inner join int.model_runs as model_runs
+    inner join runs
         on
-            intervals.client = model_runs.client
-            and intervals.session_id = model_runs.session_id
-            and intervals.from_seq < model_runs.to_seq
-            and intervals.to_seq > model_runs.from_seq
+            intervals.client = runs.client
+            and intervals.session_id = runs.session_id
+            and intervals.from_seq < runs.to_seq
+            and intervals.to_seq > runs.from_seq
     left join stg.exact_counts as exact_counts
-        on intervals.sha256 = exact_counts.sha256 and model_runs.model_id = exact_counts.model_id
+        on intervals.sha256 = exact_counts.sha256 and runs.model_id = exact_counts.model_id
 ),
 
 pieces as (
