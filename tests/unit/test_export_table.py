@@ -76,7 +76,7 @@ def test_marks_and_totals() -> None:
         "──────  ─────────  ────────  ───────────────  ────────────",
         "total                             ~1,628,880        ~$3.50",
         "",
-        "~ estimated, n/a not recorded",
+        "~ estimated, n/a not recorded, or there is none",
     ]
 
 
@@ -251,7 +251,7 @@ def test_then_columns_that_say_nothing_are_named_below() -> None:
         "──────────────────────────────────  ────────  ────────",
         "total                                         ~148,080",
         "",
-        "~ estimated, n/a not recorded",
+        "~ estimated, n/a not recorded, or there is none",
         "in every row: client codex; n/a: overhead usd",
     ]
 
@@ -308,7 +308,7 @@ def test_compact_keeps_a_column_where_all_are_the_same() -> None:
         "1",
         "1",
         "",
-        "n/a not recorded",
+        "n/a not recorded, or there is none",
         "in every row: n/a: b",
     ]
 
