@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import pkgutil
+import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -42,6 +45,22 @@ def _bundled() -> frozenset[str]:
 @cache
 def _outside() -> dict[str, str]:
     """Clients of other installed packages: entry points of the group, name -> module with a CLIENT."""
+    if not any(_declares_clients(folder) for folder in sys.path):
+        return {}
     from importlib.metadata import entry_points
 
     return {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _declares_clients(folder: str) -> bool:
+    """Does a package that is installed there name the group? A look at its file spares loading importlib.metadata."""
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [entry.path for entry in entries if entry.name.endswith((".dist-info", ".egg-info"))]
+    except OSError:
+        return False
+    for name in names:
+        with contextlib.suppress(OSError), open(os.path.join(name, "entry_points.txt"), "rb") as file:
+            if f"[{ENTRY_POINT_GROUP}]".encode() in file.read():
+                return True
+    return False
