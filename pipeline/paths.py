@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 APP = "agentlens"
@@ -31,6 +32,18 @@ def default_lake(environ: Mapping[str, str]) -> Path:
 def machine_name(name: str | None) -> str:
     """A machine's name as files may bear it: the one given, else the host's."""
     return re.sub(r"[^A-Za-z0-9_.]+", "_", name or platform.node()).strip("._") or "machine"
+
+
+@contextmanager
+def put_in_place(final: Path) -> Iterator[Path]:
+    """A temporary name beside a file's own: what is written there takes the file's place as one step."""
+    temporary = final.with_name(f"{final.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        yield temporary
+        temporary.replace(final)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def cpu_count() -> int:

@@ -17,17 +17,16 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline import __version__, contracts
 from pipeline.errors import LakeError, QueryError
-from pipeline.paths import resource
+from pipeline.paths import put_in_place, resource
 from pipeline.schema import PARTITION_KEYS, TABLES, columns
 
 if TYPE_CHECKING:
@@ -132,22 +131,14 @@ def build(lake: Path, book: PriceBook) -> None:
             leftover.unlink(missing_ok=True)  # of a run that was killed
         reference.mkdir(parents=True, exist_ok=True)
         for name, rows in tables(book).items():
-            _replace(reference / f"{name}.parquet", partial(pq.write_table, rows))
-        _replace(lake / DATABASE, lambda path: _write_views(path, lake))
-        _replace(reference / "fingerprint", lambda path: path.write_text(fingerprint(lake), encoding="ascii"))
+            with put_in_place(reference / f"{name}.parquet") as path:
+                pq.write_table(rows, path)
+        with put_in_place(lake / DATABASE) as path:
+            _write_views(path, lake)
+        with put_in_place(reference / "fingerprint") as path:
+            path.write_text(fingerprint(lake), encoding="ascii")
     except (OSError, duckdb.Error) as error:
         raise LakeError(f"cannot write the views of the lake {lake}: {error}", path=lake) from error
-
-
-def _replace(final: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place, then put it there."""
-    temporary = final.with_name(f"{final.name}.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)
-    try:
-        write(temporary)
-        temporary.replace(final)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write_views(path: Path, lake: Path) -> None:

@@ -99,9 +99,8 @@ def remember_prices(lake: Path, file: Path | None) -> None:
         raise ConfigError(f"--prices: there is no file {file}", hint=hint)
     prices.load(paths.resource("data"), file)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    temporary = kept.with_name(f"{kept.name}.{os.getpid()}.tmp")
-    shutil.copyfile(file, temporary)
-    temporary.replace(kept)
+    with paths.put_in_place(kept) as temporary:
+        shutil.copyfile(file, temporary)
 
 
 def tell(report: RunReport, lake: Path) -> None:

@@ -97,6 +97,14 @@ filter_options = _stack(
     click.option("--timezone", metavar="ZONE", help="Zone of days and of times you give.  [default: the machine's]"),
 )
 
+format_option = click.option(
+    "--format",
+    "-f",
+    "format_name",
+    type=click.Choice(["table", "csv", "json"]),
+    help="How to write it.  [default: table on a terminal, else csv]",
+)
+limit_option = click.option("--limit", type=click.IntRange(1), help="At most so many rows.")
 newline_option = click.option(
     "--newline", type=click.Choice(["lf", "crlf"]), default="lf", show_default=True, help="Line ends of CSV."
 )

@@ -14,6 +14,7 @@ from pipeline import contracts
 from pipeline.cli.options import Filters, is_terminal
 from pipeline.cli.view import window_of
 from pipeline.errors import ExportError, ReaderGone
+from pipeline.paths import put_in_place
 
 if TYPE_CHECKING:
     from pipeline.export import Rows
@@ -27,21 +28,21 @@ def show_view(
     name: str,
     chosen: Filters,
     *,
-    by: str | None = None,
+    own: Mapping[str, str] | None = None,
     output: str | None = None,
     newline: str = "lf",
     format_name: str | None = None,
     limit: int | None = None,
     compact: bool = False,
 ) -> None:
-    """Write a view's rows of a window."""
+    """Write a view's rows of a window. `own` is what the view asks for beside it, by session variable."""
     from pipeline.warehouse import connect, refresh
 
     if lake.exists():
         refresh(lake)
     with connect(lake) as warehouse:
-        rows = view_rows(warehouse.view(name, window_of(chosen, by)), name)
-        rename = {"day": by} if by not in (None, "day") else {}
+        rows = view_rows(warehouse.view(name, window_of(chosen, own)), name)
+        rename = {"day": own["by"]} if own and "by" in own else {}
         write(
             rows,
             format_name,
@@ -125,13 +126,9 @@ def destination(output: str | None) -> Iterator[BinaryIO]:
             raise ReaderGone from error
         return
     path = Path(output or "")
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with put_in_place(path) as temporary, temporary.open("wb") as file:
             yield file
-        temporary.replace(path)
     except OSError as error:
         raise ExportError(f"cannot write {path}: {error.strerror or error}", path=path) from error
-    finally:
-        temporary.unlink(missing_ok=True)

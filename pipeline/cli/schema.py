@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from pipeline import contracts, schema
-from pipeline.cli.options import output_options
+from pipeline.cli.options import format_option, output_options
 from pipeline.errors import ConfigError
 
 
 @click.command("schema")
 @click.argument("names", nargs=-1, metavar="[TABLE|VIEW]...")
-@click.option("--format", "-f", "format_name", type=click.Choice(["table", "csv", "json"]), help="How to write it.")
+@format_option
 @output_options
 def command(names: tuple[str, ...], format_name: str | None, output: str | None, newline: str) -> None:
     """Show the tables of the lake (lake.NAME) and the columns of the views (NAME): type, unit, meaning of n/a.

@@ -7,19 +7,13 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.options import lake_options, output_options
+from pipeline.cli.options import format_option, lake_options, limit_option, output_options
 
 
 @click.command("sql")
 @click.argument("query")
-@click.option(
-    "--format",
-    "-f",
-    "format_name",
-    type=click.Choice(["table", "csv", "json"]),
-    help="How to write it.  [default: table on a terminal, else csv]",
-)
-@click.option("--limit", type=click.IntRange(1), help="At most so many rows.")
+@format_option
+@limit_option
 @output_options
 @lake_options
 def command(

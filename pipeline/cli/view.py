@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline import contracts
-from pipeline.cli.options import Filters, filter_options, filters, lake_options, output_options
+from pipeline.cli.options import (
+    Filters,
+    filter_options,
+    filters,
+    format_option,
+    lake_options,
+    limit_option,
+    output_options,
+)
 
 if TYPE_CHECKING:
     from pipeline.warehouse import Window
@@ -42,13 +49,6 @@ _OWN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Asked(Filters):
-    """A window with what the view itself asks for, by session variable."""
-
-    own: Mapping[str, str] = field(default_factory=dict)
-
-
 def view_command(name: str) -> click.Command:
     """The command of a view. Its help is the view's first comment and its contract's columns."""
 
@@ -61,9 +61,7 @@ def view_command(name: str) -> click.Command:
         if "a" in own and "by" in own:
             raise click.UsageError("--by makes groups, --a and --b two sides: give one or the other")
         output = {key: options.pop(key) for key in ("output", "newline", "format_name", "limit", "compact")}
-        window = filters(**options)
-        asked = Asked(**{each.name: getattr(window, each.name) for each in fields(window)}, own=own)
-        show_view(lake, name, asked, by=own.get("by"), **output)
+        show_view(lake, name, filters(**options), own=own, **output)
 
     show.__doc__ = _help(name)
     decorated = lake_options(output_options(_shape_options(show)))
@@ -97,14 +95,8 @@ def _side(option: click.Parameter, value: str | None) -> str | None:
 def _shape_options(function: Any) -> Any:
     for option in (
         click.option("--compact", is_flag=True, help="Fewer columns on the terminal."),
-        click.option("--limit", type=click.IntRange(1), help="At most so many rows."),
-        click.option(
-            "--format",
-            "-f",
-            "format_name",
-            type=click.Choice(["table", "csv", "json"]),
-            help="How to write it.  [default: table on a terminal, else csv]",
-        ),
+        limit_option,
+        format_option,
     ):
         function = option(function)
     return function
@@ -123,10 +115,8 @@ def _help(name: str) -> str:
     return "\n".join(lines)
 
 
-def window_of(chosen: Filters, by: str | None = None) -> Window:
+def window_of(chosen: Filters, own: Mapping[str, str] | None = None) -> Window:
     """The window for the warehouse of what the user asked for."""
     from pipeline.warehouse import Window
 
-    options = dict(chosen.own) if isinstance(chosen, Asked) else {}
-    options |= {} if by is None else {"by": by}
-    return Window(chosen.since, chosen.until, chosen.clients, chosen.project, chosen.timezone, options)
+    return Window(chosen.since, chosen.until, chosen.clients, chosen.project, chosen.timezone, own or {})
