@@ -15,5 +15,5 @@ select
     round(sum(case when requests > unpriced_requests then tokens * usd_per_token end), 12) as overhead_usd,
     coalesce(bool_and(tokens_measured and tokens is not null), false) as tokens_measured,
     coalesce(bool_and(tokens_measured and tokens is not null), false) as overhead_measured
-from int.item_costs
+from int.window_item_costs
 group by client, project, item_kind, item

@@ -16,7 +16,7 @@ with carried as (
         cast(sum(tokens * requests) as bigint) as idle_cost,
         round(sum(case when requests > unpriced_requests then tokens * usd_per_token end), 12) as idle_usd,
         coalesce(bool_and(tokens_measured and tokens is not null), false) as is_measured
-    from int.item_costs
+    from int.window_item_costs
     where item_kind in ('skill', 'command', 'agent', 'mcp_server', 'tool')
     group by client, project, item_kind, item
 ),
