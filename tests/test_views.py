@@ -49,7 +49,7 @@ FIXED = {  # of columns that have no default and seldom matter
     "source_id": "file",
     "path": "/t/file.jsonl",
 }
-OPTIONS = {"by", "session", "a", "b"}
+OPTIONS = {"by", "session", "a", "b", "estimator"}
 Cells = dict[str, str]
 
 

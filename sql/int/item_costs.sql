@@ -1,11 +1,14 @@
--- One row a text that a session of the window carried: in how many requests, at what price, and which were its first.
+-- One row a text that a session carried, and what no text explains: in how many requests of the window, at what price.
 with windowed as (
     select
         client,
+        source_id,
         session_id,
         seq,
+        file_seq,
         ts,
         model_id,
+        context_tokens,
         case
             when
                 (getvariable('since') is null or ts >= cast(getvariable('since') as timestamp with time zone))
@@ -24,6 +27,8 @@ sessions as (
         requests.client,
         requests.session_id,
         sessions.project,
+        coalesce(sessions.client_version, 'version not recorded') as client_version,
+        coalesce(sessions.is_subagent, false) as is_subagent,
         requests.requests,
         row_number() over (order by requests.client, requests.session_id) as session_key
     from (
@@ -166,13 +171,20 @@ pieces as (
         on intervals.session_key = cuts.session_key and intervals.event_id = cuts.event_id
 ),
 
--- Many texts of a session are carried by the same requests.
+-- Many texts of a session are carried by the same requests. What no text explains is carried by all of them.
 stretches as (
-    select distinct
+    select
         session_key,
         from_seq,
         to_seq
     from pieces
+    union
+    select
+        session_key,
+        0 as from_seq,
+        requests as to_seq
+    from sessions
+    where not is_subagent
 ),
 
 sums as (
@@ -241,6 +253,81 @@ copies as (
         ) as copy
     from intervals
     where is_split
+),
+
+-- The smallest context that a session began with. A fork begins with what it copied, and is none.
+floors as (
+    select
+        *,
+        row_number() over (
+            partition by client, project, client_version
+            order by context_tokens, session_id
+        ) as place
+    from (
+        select
+            sessions.session_key,
+            sessions.client,
+            sessions.project,
+            sessions.client_version,
+            sessions.session_id,
+            windowed.source_id,
+            windowed.context_tokens,
+            model_rates.chars_per_token
+        from windowed
+        inner join sessions
+            on windowed.client = sessions.client and windowed.session_id = sessions.session_id
+        left join int.model_rates as model_rates
+            on windowed.client = model_rates.client and windowed.model_id = model_rates.model_id
+        where
+            windowed.seq = 0
+            and windowed.file_seq = 0
+            and windowed.n_requests = 1
+            and windowed.context_tokens is not null
+            and not sessions.is_subagent
+    ) as firsts
+),
+
+-- Items, prompts and attachments of that first request.
+explained as (
+    select
+        session_key,
+        sum(tokens) as tokens
+    from (
+        select
+            session_key,
+            tokens
+        from pieces
+        where from_seq = 0
+        union all
+        select
+            floors.session_key,
+            ceil(prompts.chars / coalesce(floors.chars_per_token, 4.0)) as tokens
+        from floors
+        inner join lake.prompts as prompts
+            on floors.source_id = prompts.source_id and floors.session_id = prompts.session_id
+        where floors.place = 1 and prompts.seq = 0
+        union all
+        select
+            floors.session_key,
+            ceil(events.chars / coalesce(floors.chars_per_token, 4.0)) as tokens
+        from floors
+        inner join lake.context_events as events
+            on floors.source_id = events.source_id and floors.session_id = events.session_id
+        where floors.place = 1 and events.seq = 0 and events.event in ('attachment', 'compacted')
+    ) as parts
+    group by session_key
+),
+
+unexplained as (
+    select
+        floors.client,
+        floors.project,
+        floors.client_version,
+        floors.context_tokens,
+        cast(greatest(floors.context_tokens - coalesce(explained.tokens, 0), 0) as bigint) as tokens
+    from floors
+    left join explained on floors.session_key = explained.session_key
+    where floors.place = 1
 )
 
 select
@@ -260,6 +347,7 @@ select
     pieces.to_seq,
     pieces.tokens,
     pieces.tokens_measured,
+    cast(null as bigint) as first_request_tokens,
     pieces.event = 'loaded'
     and pieces.cause <> 'compaction'
     and not pieces.is_copied
@@ -289,3 +377,40 @@ left join copies
         and pieces.session_id = copies.session_id
         and copies.copy > 1
 where sums.requests > 0
+union all
+select
+    sessions.client,
+    sessions.project,
+    sessions.session_id,
+    'unexplained' as event_id,
+    'unexplained' as event,
+    cast(null as varchar) as cause,
+    'unexplained' as item_kind,
+    sessions.client_version as item,
+    cast(null as varchar) as path,
+    cast(null as varchar) as scope,
+    'transcript' as evidence,
+    cast(null as timestamp with time zone) as ts,
+    0 as from_seq,
+    sessions.requests as to_seq,
+    unexplained.tokens,
+    false as tokens_measured,
+    unexplained.context_tokens as first_request_tokens,
+    false as is_load,
+    sums.requests,
+    sums.requests as distinct_requests,
+    sums.first_requests,
+    sums.unpriced_requests,
+    sums.usd_per_token
+from sessions
+inner join unexplained
+    on
+        sessions.client = unexplained.client
+        and sessions.project is not distinct from unexplained.project
+        and sessions.client_version = unexplained.client_version
+inner join sums
+    on
+        sessions.session_key = sums.session_key
+        and sums.from_seq = 0
+        and sessions.requests = sums.to_seq
+where not sessions.is_subagent and sums.requests > 0
