@@ -46,8 +46,9 @@ class Lake:
 
         `by` is for `usage` and `compare`, `a` and `b` (`column=value`) for `compare`, `session` (an id or how
         one begins) for `flow` and `timeline`, `estimator` (chars4 or calibrated) for sizes of texts. `since` is
-        included, `until` is not; a time without a zone is UTC. NULL is n/a: not recorded. A column `<count>_measured` tells whether that count is measured. Raises
-        ConfigError for an unknown view, LakeError if there is no lake.
+        included, `until` is not; a time without a zone is UTC. NULL is n/a: not recorded. A column
+        `<count>_measured` tells whether that count is measured. Raises ConfigError for an unknown view, LakeError if
+        there is no lake.
         """
         asked = {"by": by, "session": session, "a": a, "b": b, "estimator": estimator}
         options = {name: value for name, value in asked.items() if value is not None}

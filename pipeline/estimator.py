@@ -18,25 +18,18 @@ def sentence(warehouse: Warehouse, estimator: str = CHARS4) -> str:
     families = warehouse.view("calibration").table().to_pylist()
     measured = [family for family in families if family["steps"] >= ENOUGH_STEPS]
     if estimator == CALIBRATED and measured:
-        rates = "; ".join(
-            f"{_name(f)} {f['median_chars_per_token']:.3g} {_error(_median_error(f), f)}" for f in measured
-        )
-        return (
-            f"Sizes of texts: estimated by the characters a token measured on this data: {rates}; else characters / 4."
-        )
+        rates = "; ".join(f"{f['median_chars_per_token']:.3g} for {_error(f, _median_error(f))}" for f in measured)
+        return f"Sizes of texts: estimated by the characters a token measured on this data, {rates}; else by 4."
     if not families:
         return "Sizes of texts: estimated as characters / 4; how far that is off could not be measured on this data."
-    errors = "; ".join(f"{_name(f)} {_error(f['chars4_error'], f)}" for f in families)
-    few = f" (calibrated needs {ENOUGH_STEPS} steps)" if estimator == CALIBRATED else ""
-    return f"Sizes of texts: estimated as characters / 4{few}; on this data that is off by: {errors}."
+    errors = "; ".join(_error(family, family["chars4_error"]) for family in families)
+    few = f" (no family of models has the {ENOUGH_STEPS} steps to calibrate)" if estimator == CALIBRATED else ""
+    return f"Sizes of texts: estimated as characters / 4{few}; measured on this data: {errors}."
 
 
-def _name(family: Mapping[str, Any]) -> str:
-    return family["model_family"] or "models not recorded"
-
-
-def _error(error: float, family: Mapping[str, Any]) -> str:
-    return f"{error:+.0%} ({family['steps']:,} steps)"
+def _error(family: Mapping[str, Any], error: float) -> str:
+    name = family["model_family"] or "models not recorded"
+    return f"{name} in {family['client']} (off by {error:+.1%} in {family['steps']:,} steps)"
 
 
 def _median_error(family: Mapping[str, Any]) -> float:

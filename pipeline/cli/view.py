@@ -56,11 +56,8 @@ def view_command(name: str) -> click.Command:
     def show(lake: Path, **options: Any) -> None:
         from pipeline.cli.render import show_view
 
-        own = {
-            key: value
-            for key in ("by", "session", "a", "b", "estimator")
-            if (value := options.pop(key, None)) is not None
-        }
+        given = {key: options.pop(key, None) for key in ("by", "session", "a", "b", "estimator")}
+        own = {key: value for key, value in given.items() if value is not None}
         if ("a" in own) != ("b" in own):
             raise click.UsageError("--a and --b are the two sides of one comparison: give both")
         if "a" in own and "by" in own:
