@@ -481,3 +481,25 @@ def test_schema_tells_of_tables_and_views(agentlens: Agentlens) -> None:
     assert (baseline["type"], baseline["unit"], baseline["measured"]) == ("BIGINT", "tokens", "baseline_measured")
     only = json.loads(agentlens("schema", "lake.requests", "--format", "json", code=0).stdout)
     assert {row["relation"] for row in only} == {"lake.requests"}
+
+
+# --- estimators ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", [name for name in contracts.public_names() if contracts.load(name).sizes_texts])
+def test_a_report_says_how_sizes_were_estimated(agentlens: Agentlens, sample: Path, view: str) -> None:
+    shown = agentlens(view, "--lake", sample, "--format", "table", "--estimator", "calibrated", code=0).stdout
+    assert "Sizes of texts: estimated" in " ".join(shown.split())
+    written = agentlens(view, "--lake", sample, "--format", "csv", code=0)
+    assert "Sizes of texts" not in written.stdout + written.stderr
+
+
+def test_only_views_with_sizes_of_texts_have_an_estimator(agentlens: Agentlens, sample: Path) -> None:
+    assert agentlens("usage", "--lake", sample, "--estimator", "calibrated").returncode == 2
+    assert agentlens("skills", "--lake", sample, "--estimator", "exactly").returncode == 2
+
+
+def test_an_export_says_how_sizes_were_estimated(agentlens: Agentlens, sample: Path, tmp_path: Path) -> None:
+    done = agentlens("export", "--view", "skills", "--view", "idle", "--lake", sample, "-o", tmp_path / "out", code=0)
+    assert "Sizes of texts: estimated as characters / 4" in done.stderr
+    assert "Sizes of texts" not in agentlens("export", "--view", "usage", "--lake", sample, "-o", tmp_path).stderr
