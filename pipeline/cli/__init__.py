@@ -20,6 +20,7 @@ COMMANDS = {
     "export": "Write views to files.",
     "sql": "Ask the lake in SQL, read-only.",
     "schema": "Show the tables of the lake and the columns of the views.",
+    "doctor": "Say what is there to read, what of it is not, and whether the lake is as it should be.",
 }
 
 
