@@ -301,7 +301,10 @@ class Warehouse:
         self.lake = lake
 
     def view(self, name: str, window: Window | None = None, sort: Sequence[Sort] = ()) -> Answer:
-        """The rows of a public view, columns as its contract says; in its order, or first in another one."""
+        """The rows of a public view, columns as its contract says; in its order, or by others first.
+
+        Raises ContractError for a column to sort by that the view has not.
+        """
         contract = contracts.load(name)
         names = ", ".join(f'"{column.name}"' for column in contract.columns)
         first = [f'"{contract.column(column).name}" {"desc" if down else "asc"} nulls last' for column, down in sort]
@@ -399,6 +402,7 @@ def connect_apart(lake: Path) -> Iterator[Warehouse]:
         except duckdb.Error as error:
             raise LakeError(f"no views can be made over {lake}: {_first_line(error)}", path=lake) from error
         _set_up(connection, spill)
+        connection.execute("set memory_limit = '1GB'")  # views over all that there is; what is more goes to disk
         _lock_down(connection, lake)
         yield Warehouse(connection, lake)
 

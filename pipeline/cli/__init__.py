@@ -65,6 +65,8 @@ class Commands(click.Group):
 
 @click.group(
     cls=Commands,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
     context_settings={
         "auto_envvar_prefix": "AGENTLENS",
         "help_option_names": ["-h", "--help"],
@@ -80,6 +82,10 @@ def group(ctx: click.Context) -> None:
     Start with `agentlens run`, then `agentlens usage` or any other view.
     """
     ctx.default_map = _config_file()
+    if ctx.invoked_subcommand is None:
+        from pipeline.cli.glance import show
+
+        show()
 
 
 def _config_file() -> dict[str, Any]:

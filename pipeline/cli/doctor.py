@@ -110,5 +110,6 @@ def _wrapped(text: str, width: int | None, column: int) -> list[str]:
 
 
 def _painted(text: str, status: str) -> str:
-    is_coloured = is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return click.style(text, fg=_COLOURS[status]) if is_coloured else text
+    from pipeline.cli.render import has_color
+
+    return click.style(text, fg=_COLOURS[status]) if has_color() else text

@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline import contracts
 from pipeline.checks import checks_of, differing_columns, question
-from pipeline.doctor.finding import LISTED, Finding, many, named, size, when
+from pipeline.doctor.finding import LISTED, Finding, Status, many, named, size, when
 from pipeline.errors import AgentLensError, QueryError
 from pipeline.lake import LOCK
 from pipeline.manifest import Known, Manifest, State
@@ -414,7 +414,10 @@ def _contracts(warehouse: Warehouse) -> Iterator[Finding]:
         yield from broken
     for message, names in failed.items():
         text = f"{many(len(names), 'view')} cannot be run ({', '.join(names)}): {message}"
-        yield Finding("contracts", "broken", text, _MEND, facts={"views": names})
+        is_too_large = message.startswith("Out of Memory")
+        status: Status = "warning" if is_too_large else "broken"
+        todo = "none: they are too large to be checked whole" if is_too_large else _MEND
+        yield Finding("contracts", status, text, todo, facts={"views": names})
     facts = {"checks": asked, "held": held, "views": len(contracts.public_names()) - sum(map(len, failed.values()))}
     if asked == held:
         text = f"{many(held, 'check')} on {many(facts['views'], 'view')} hold"
