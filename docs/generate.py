@@ -70,6 +70,20 @@ def console(line: str, form: str = "table") -> str:
     return _fenced(f"$ {line}\n{_call(*shlex.split(line)[1:], '--format', form)}", "console")
 
 
+def doctor(*checks: str) -> str:
+    """The lines of some checks of `agentlens doctor`, with what to do."""
+    _run()
+    heads = tuple(check.replace("_", " ") for check in checks)
+    lines: list[str] = []
+    shown = False
+    said = _call("doctor", "--home", "data/sample/home").replace(str(ROOT), "~/agentlens")
+    # When the sample's files were written depends on the checkout.
+    for line in re.sub(r"newest [\d: -]+ UTC", "newest 2026-11-29 16:20 UTC", said).splitlines():
+        shown = line[9:].startswith(heads) or (shown and line.startswith(" "))
+        lines += [line] if shown else []
+    return _fenced("\n".join(["$ agentlens doctor --home data/sample/home", *lines]), "console")
+
+
 def csv_head(view: str, rows: int, *columns: str) -> str:
     """The first lines of the CSV file that the first run wrote of a view, or of some of its columns."""
     _run()

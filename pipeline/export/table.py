@@ -37,7 +37,7 @@ def write(rows: Rows, stream: BinaryIO, options: Options) -> None:
         seen += batch.num_rows
         shown += keep
     lines = _lines(rows, made, options, seen, shown) if seen else ["no rows", *([rows.help] if rows.help else [])]
-    if courses:
+    if courses and seen:
         at = lines.index("") if "" in lines else len(lines)  # between the table and what is said of it
         lines[at:at] = courses.lines(options.width, is_ascii=not can_draw(options.encoding))
     text = "".join(f"{line}{options.newline}" for line in lines)
