@@ -294,7 +294,7 @@ def test_damaged_files_are_named_and_the_advice_helps(agentlens: Agentlens, copi
         spoilt[str(path.relative_to(copied))] = path
     found = told(agentlens, "--home", SAMPLE, "--lake", copied, code=1)
     assert found["parquet"][0]["facts"]["damaged"].keys() == spoilt.keys()
-    assert "usage" in {view for f in found["contracts"] for view in f["facts"]["views"]}
+    assert "usage" in {view for f in found["contracts"] for view in f["facts"].get("failed_views", [])}
     assert found["skipped_lines"][0]["status"] == "ok"  # what other tables say is still told
     assert "--reread" in found["parquet"][0]["todo"]
     for number, path in enumerate(spoilt.values()):

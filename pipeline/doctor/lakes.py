@@ -417,7 +417,7 @@ def _contracts(warehouse: Warehouse) -> Iterator[Finding]:
         is_too_large = message.startswith("Out of Memory")
         status: Status = "warning" if is_too_large else "broken"
         todo = "none: they are too large to be checked whole" if is_too_large else _MEND
-        yield Finding("contracts", status, text, todo, facts={"views": names})
+        yield Finding("contracts", status, text, todo, facts={"failed_views": names})
     facts = {"checks": asked, "held": held, "views": len(contracts.public_names()) - sum(map(len, failed.values()))}
     if asked == held:
         text = f"{many(held, 'check')} on {many(facts['views'], 'view')} hold"
