@@ -56,6 +56,11 @@ def test_start_up_loads_nothing_heavy(agentlens: Agentlens, option: str) -> None
     assert not imported(done.stderr) & {*HEAVY, "rich", "msgspec"}
 
 
+def test_alone_without_a_lake_it_loads_nothing_heavy(agentlens: Agentlens, environ: dict[str, str], lake: Path) -> None:
+    environ["AGENTLENS_LAKE"] = str(lake)
+    assert not imported(agentlens(code=0, python=("-X", "importtime")).stderr) & {*HEAVY, "rich"}
+
+
 def test_version_is_that_of_the_package(agentlens: Agentlens) -> None:
     assert __version__ in agentlens("--version", code=0).stdout
 

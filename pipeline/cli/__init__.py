@@ -20,6 +20,7 @@ COMMANDS = {
     "export": "Write views to files.",
     "sql": "Ask the lake in SQL, read-only.",
     "schema": "Show the tables of the lake and the columns of the views.",
+    "doctor": "Say what is there to read, what of it is not, and whether the lake is as it should be.",
 }
 
 
@@ -64,6 +65,8 @@ class Commands(click.Group):
 
 @click.group(
     cls=Commands,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
     context_settings={
         "auto_envvar_prefix": "AGENTLENS",
         "help_option_names": ["-h", "--help"],
@@ -79,6 +82,10 @@ def group(ctx: click.Context) -> None:
     Start with `agentlens run`, then `agentlens usage` or any other view.
     """
     ctx.default_map = _config_file()
+    if ctx.invoked_subcommand is None:
+        from pipeline.cli.glance import show
+
+        show()
 
 
 def _config_file() -> dict[str, Any]:

@@ -40,17 +40,24 @@ def _lake(_: click.Context, __: click.Parameter, value: Path | None) -> Path:
     return value if value is not None else default_lake(os.environ)
 
 
-lake_options = _stack(
-    click.option(
-        "--lake",
-        envvar="AGENTLENS_LAKE",
-        type=click.Path(file_okay=False, path_type=Path),
-        callback=_lake,
-        help="Folder of the lake.  [default: $AGENTLENS_LAKE, else the user's data folder]",
-    ),
-    click.option("--quiet", "-q", is_flag=True, callback=_set_quiet, expose_value=False, help="Errors only on stderr."),
-    click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."),
-)
+def _lake_options(kind: click.Path) -> Callable[[F], F]:
+    return _stack(
+        click.option(
+            "--lake",
+            envvar="AGENTLENS_LAKE",
+            type=kind,
+            callback=_lake,
+            help="Folder of the lake.  [default: $AGENTLENS_LAKE, else the user's data folder]",
+        ),
+        click.option(
+            "--quiet", "-q", is_flag=True, callback=_set_quiet, expose_value=False, help="Errors only on stderr."
+        ),
+        click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."),
+    )
+
+
+lake_options = _lake_options(click.Path(file_okay=False, path_type=Path))
+any_lake_options = _lake_options(click.Path(path_type=Path))  # for whom a file in the lake's place is a finding
 
 ingest_options = _stack(
     click.option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal
@@ -18,7 +18,7 @@ from pipeline.paths import put_in_place
 
 if TYPE_CHECKING:
     from pipeline.export import Rows
-    from pipeline.warehouse import Answer, Warehouse
+    from pipeline.warehouse import Answer, Sort, Warehouse
 
 NEWLINES: dict[str, Literal["\n", "\r\n"]] = {"lf": "\n", "crlf": "\r\n"}
 
@@ -34,6 +34,7 @@ def show_view(
     format_name: str | None = None,
     limit: int | None = None,
     compact: bool = False,
+    sort: Sequence[Sort] = (),
 ) -> None:
     """Write a view's rows of a window. `own` is what the view asks for beside it, by session variable."""
     from pipeline.warehouse import connect, refresh
@@ -43,7 +44,7 @@ def show_view(
     with connect(lake) as warehouse:
         # Before the view is asked: its rows are made while they are written.
         said = sizing(warehouse, name, own) if is_table(format_name, output) else ""
-        rows = view_rows(warehouse.view(name, window_of(chosen, own)), name, said)
+        rows = view_rows(warehouse.view(name, window_of(chosen, own), sort), name, said)
         rename = {"day": own["by"]} if own and "by" in own else {}
         write(
             rows,
@@ -66,9 +67,11 @@ def sizing(warehouse: Warehouse, name: str, own: Mapping[str, str] | None) -> st
 
 def view_rows(answer: Answer, name: str, said: str = "") -> Rows:
     """An answer with the contract of its view, and what is to be said of it beside the contract's notes."""
-    from pipeline.export import Rows
+    from pipeline.export import Course, Rows
 
     contract = contracts.load(name)
+    *groups, along = contract.grain
+    course = Course(contract.course, tuple(groups), along) if contract.course else None
     return Rows(
         contract.name,
         contract.columns,
@@ -76,6 +79,7 @@ def view_rows(answer: Answer, name: str, said: str = "") -> Rows:
         contract.help,
         " ".join(filter(None, (contract.notes, said))),
         (*contract.keep, *contract.grain),
+        course,
     )
 
 
@@ -97,8 +101,9 @@ def write(
     to_stdout = output in (None, "-")
     chosen = "table" if is_table(format_name, output) else format_name or _format_of(output) or "csv"
     options = Options(
-        width=_width(to_stdout=to_stdout),
-        color=to_stdout and is_terminal() and not os.environ.get("NO_COLOR"),
+        width=table_width(to_stdout=to_stdout),
+        color=to_stdout and has_color(),
+        encoding=(sys.stdout.encoding if to_stdout else None) or "utf-8",
         newline=NEWLINES[newline],
         limit=limit,
         compact=compact,
@@ -115,7 +120,13 @@ def is_table(format_name: str | None, output: str | None) -> bool:
     return (format_name or _format_of(output) or ("table" if to_terminal else "csv")) == "table"
 
 
-def _width(*, to_stdout: bool) -> int | None:
+def has_color() -> bool:
+    """Is stdout a terminal that shows colours, and wants them?"""
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table_width(*, to_stdout: bool) -> int | None:
+    """Columns that a table may take; None: as many as it needs."""
     if "COLUMNS" in os.environ or (to_stdout and is_terminal()):
         return shutil.get_terminal_size().columns
     return None

@@ -22,7 +22,7 @@ from pipeline.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pipeline.warehouse import Window
+    from pipeline.warehouse import Sort, Window
 
 PERIODS = ("day", "week", "month", "session", "block")
 GROUPS = ("client", "model", "project", "week", "machine", "session")
@@ -62,8 +62,9 @@ def view_command(name: str) -> click.Command:
             raise click.UsageError("--a and --b are the two sides of one comparison: give both")
         if "a" in own and "by" in own:
             raise click.UsageError("--by makes groups, --a and --b two sides: give one or the other")
+        sort = _sort(name, options.pop("sort"), own)
         output = {key: options.pop(key) for key in ("output", "newline", "format_name", "limit", "compact")}
-        show_view(lake, name, filters(**options), own=own, **output)
+        show_view(lake, name, filters(**options), own=own, sort=sort, **output)
 
     show.__doc__ = _help(name)
     decorated = lake_options(output_options(_shape_options(show)))
@@ -96,10 +97,35 @@ def _side(option: click.Parameter, value: str | None) -> str | None:
     return f"{column}={wanted}"
 
 
+def _sort(name: str, asked: tuple[str, ...], own: Mapping[str, str]) -> list[Sort]:
+    """What to sort by. A column is named as in a CSV or as on the terminal; n/a is always last."""
+    columns = [column.name for column in contracts.load(name).columns]
+    shown = {own["by"]: "day"} if name == "usage" and "by" in own else {}  # what the period is called in the output
+    found = []
+    for text in asked:
+        column, colon, way = text.strip().partition(":")
+        down = column.startswith("-") != (way == "desc")
+        column = "_".join(column.removeprefix("-").split())
+        column = shown.get(column, column)
+        if column not in columns:
+            raise click.UsageError(f"--sort: {name} has no column {column!r}; it has {', '.join(columns)}")
+        if colon and (way not in {"asc", "desc"} or text.startswith("-")):
+            raise click.UsageError(f"--sort: {text!r} is no order; write it as COLUMN, COLUMN:desc or -COLUMN")
+        found.append((column, down))
+    return found
+
+
 def _shape_options(function: Any) -> Any:
     for option in (
         click.option("--compact", is_flag=True, help="Fewer columns on the terminal."),
         limit_option,
+        click.option(
+            "--sort",
+            multiple=True,
+            metavar="COLUMN",
+            help="Sort by this column, smallest first; by -COLUMN or COLUMN:desc, largest first; n/a is last "
+            "(repeatable).",
+        ),
         format_option,
     ):
         function = option(function)

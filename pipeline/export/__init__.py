@@ -56,6 +56,17 @@ class Options:
     rename: Mapping[str, str] = field(default_factory=dict)
     totals: bool = True
     timezone: str = "UTC"  # of times on the terminal; files are in UTC
+    legend: bool = True  # of the marks, below a table
+    encoding: str = "utf-8"  # of the terminal; files are in UTF-8
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A count whose course a terminal draws: a line for each group of rows, along the column `along`."""
+
+    count: str
+    groups: tuple[str, ...]
+    along: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,7 @@ class Rows:
     help: str = ""
     notes: str = ""
     keys: tuple[str, ...] = ()
+    course: Course | None = None
 
     def flag_positions(self) -> Mapping[int, int]:
         """For each count whose being measured a flag column tells: its position, and that flag's."""
