@@ -361,6 +361,7 @@ def connect(lake: Path, *, locked_down: bool = True) -> Iterator[Warehouse]:
     spill = Path(tempfile.gettempdir()) / f"agentlens-{os.getpid()}-{secrets.token_hex(8)}"
     try:
         _attach(connection, path)
+        connection.execute("set enable_progress_bar = false")  # it would go to stdout, among the data
         connection.execute("set TimeZone = 'UTC'")
         connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
         # Where large sorts go. The default is a folder of the working directory, and queries may read what lies there.

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from pipeline import log
+from pipeline.export import FORMATS
 from pipeline.paths import default_lake
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,7 +102,7 @@ format_option = click.option(
     "--format",
     "-f",
     "format_name",
-    type=click.Choice(["table", "csv", "json"]),
+    type=click.Choice(list(FORMATS)),
     help="How to write it.  [default: table on a terminal, else csv]",
 )
 limit_option = click.option("--limit", type=click.IntRange(1), help="At most so many rows.")

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Literal
 from pipeline import contracts
 from pipeline.cli.options import Filters, is_terminal
 from pipeline.cli.view import window_of
-from pipeline.errors import ExportError, ReaderGone
+from pipeline.errors import ConfigError, ExportError, ReaderGone
 from pipeline.paths import put_in_place
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def write(
     from pipeline.export import write as export
 
     to_stdout = output in (None, "-")
-    chosen = format_name or _format_of(output) or ("table" if to_stdout and is_terminal() else "csv")
+    chosen = format_name or format_of(output) or ("table" if to_stdout and is_terminal() else "csv")
+    not_to_a_terminal(chosen, output)
     options = Options(
         width=_width(to_stdout=to_stdout),
         color=to_stdout and is_terminal() and not os.environ.get("NO_COLOR"),
@@ -106,12 +107,21 @@ def _width(*, to_stdout: bool) -> int | None:
     return None
 
 
-def _format_of(output: str | None) -> str | None:
+def format_of(output: str | None) -> str | None:
     """The format that a file's name asks for."""
     from pipeline.export import FORMATS
 
     suffix = Path(output or "").suffix
     return next((name for name, form in FORMATS.items() if suffix and f".{form.extension.lstrip('.')}" == suffix), None)
+
+
+def not_to_a_terminal(format_name: str, output: str | None) -> None:
+    """Raises ConfigError where bytes that nobody can read would go to a terminal."""
+    from pipeline.export import FORMATS
+
+    if output in (None, "-") and is_terminal() and FORMATS[format_name].binary:
+        hint = f"name a file: --output FILE.{FORMATS[format_name].extension}"
+        raise ConfigError(f"{format_name} is not for a terminal", hint=hint)
 
 
 @contextmanager
