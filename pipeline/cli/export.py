@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from pipeline import contracts, log
-from pipeline.cli.options import Filters, filter_options, filters, lake_options, newline_option
+from pipeline.cli.options import filter_options, filters, lake_options, newline_option
 from pipeline.errors import ConfigError
 from pipeline.export import FORMATS
+from pipeline.window import Filters, window_of
 
 EXPORTED = tuple(name for name in FORMATS if name != "table")
 
@@ -64,7 +65,6 @@ def command(
 def export_book(lake: Path, names: tuple[str, ...], chosen: Filters, output: str, format_name: str) -> None:
     """Write views to one file, which has room for several."""
     from pipeline.cli.render import destination, not_to_a_terminal, view_rows
-    from pipeline.cli.view import window_of
     from pipeline.export import Options, write_all
     from pipeline.warehouse import connect, refresh
 
@@ -83,7 +83,6 @@ def export_views(
 ) -> None:
     """Write each view to a file of its name in a folder."""
     from pipeline.cli.render import view_rows, write
-    from pipeline.cli.view import window_of
     from pipeline.warehouse import connect, refresh
 
     if lake.exists():

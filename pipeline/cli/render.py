@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal
 
 from pipeline import contracts
-from pipeline.cli.options import Filters, is_terminal
-from pipeline.cli.view import window_of
+from pipeline.cli.options import is_terminal
 from pipeline.errors import ConfigError, ExportError, ReaderGone
 from pipeline.paths import put_in_place
+from pipeline.window import Filters, renamed, window_of
 
 if TYPE_CHECKING:
     from pipeline.export import Rows
@@ -42,7 +42,6 @@ def show_view(
         refresh(lake)
     with connect(lake) as warehouse:
         rows = view_rows(warehouse.view(name, window_of(chosen, own)), name)
-        rename = {"day": own["by"]} if own and "by" in own else {}
         write(
             rows,
             format_name,
@@ -50,7 +49,7 @@ def show_view(
             newline=newline,
             limit=limit,
             compact=compact,
-            rename=rename,
+            rename=renamed(own or {}),
             timezone=chosen.timezone,
         )
 
