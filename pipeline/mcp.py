@@ -262,8 +262,6 @@ def _written(rows: Rows, limit: int, rename: Mapping[str, str], settings: Settin
         raise QueryError(f"the answer would have {size}", hint="ask for fewer rows or columns")
     facts: dict[str, Any] = {"row_count": min(found, limit), "truncated": found > limit}
     if found > limit:
-        more = (
-            f"limit (at most {settings.most_rows:,}) gives more" if limit < settings.most_rows else "this is the most"
-        )
-        facts["note"] = f"only the first {limit:,} rows, there are more: {more}; sums over these rows are not of all"
+        raised = f"; raise limit, to {settings.most_rows:,} at most" if limit < settings.most_rows else ""
+        facts["note"] = f"there are more rows{raised}; sums over these are not of all"
     return msgspec.json.encode(facts | {"rows": msgspec.Raw(stream.getvalue().strip())}).decode()

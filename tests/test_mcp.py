@@ -194,14 +194,14 @@ def test_what_was_left_out_is_said(server: Server) -> None:
     )
     assert rows(cut) == [{"n": 0}, {"n": 1}, {"n": 2}]
     assert (facts(cut)["truncated"], facts(cut)["row_count"]) == (True, 3)
-    assert "first 3 rows" in facts(cut)["note"]
-    assert "at most 60" in facts(cut)["note"]
+    assert facts(cut)["note"] == "there are more rows; raise limit, to 60 at most; sums over these are not of all"
     assert facts(most)["truncated"] is True
+    assert "raise limit" not in facts(most)["note"]
     assert (facts(whole)["truncated"], "note" in facts(whole)) == (False, False)
     assert (facts(by_default)["truncated"], facts(by_default)["row_count"]) == (True, 50)
 
 
-WRONG = {
+WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "tool": ("no_such_view", {}, "no_such_view"),
     "argument": ("skills", {"from": "7d"}, "'from'"),
     "window-of-prices": ("prices", {"since": "7d"}, "'since'"),
@@ -277,15 +277,15 @@ def test_calls_do_not_wait_for_each_other(server: Server) -> None:
     done: list[str] = []
 
     async def talk(client: Client) -> None:
-        async def call(name: str, tool: str, **arguments: Any) -> None:
+        async def call(name: str, tool: str, arguments: dict[str, Any]) -> None:
             found = await client.call_tool(tool, arguments)
             assert found.is_error == (name == "endless")
             done.append(name)
 
         async with anyio.create_task_group() as group:
-            group.start_soon(lambda: call("endless", "sql", query=ENDLESS))
-            for n in range(4):
-                group.start_soon(lambda n=n: call(f"skills {n}", "skills", project="ledger" if n % 2 else "harbor-web"))
+            group.start_soon(call, "endless", "sql", {"query": ENDLESS})
+            for project in ("ledger", "harbor-web", "ledger", "nowhere"):
+                group.start_soon(call, project, "skills", {"project": project})
 
     server.session(talk)
     assert done[-1] == "endless"

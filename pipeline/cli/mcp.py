@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from pathlib import Path
 
 import click
 
+from pipeline import log
 from pipeline.cli.options import lake_options
 from pipeline.errors import AgentLensError
 from pipeline.window import local_zone
@@ -47,5 +49,7 @@ def command(lake: Path, row_limit: int, time_limit: float) -> None:
         hint = "install it with: pip install 'agentlens-pipeline[mcp]'"
         raise AgentLensError(f"the package mcp, 2.3 or newer, is not installed ({error})", hint=hint) from error
 
+    if sys.stdin.isatty():
+        log.LOGGER.info("waiting for an MCP client on stdin; `agentlens mcp --help` says how to register this with one")
     logging.getLogger("mcp").setLevel(logging.ERROR)  # it tells of every message that it does not know
     serve(Settings(lake.absolute(), local_zone(os.environ), row_limit, time_limit))
