@@ -41,11 +41,11 @@ def write(rows: Rows, stream: BinaryIO, options: Options) -> None:
             if writer is None:
                 kinds = [column.type for column in columns]
                 schema = _schema(rows, names, kinds)
-                writer = pq.ParquetWriter(_Counted(stream), schema, compression="zstd")
+                writer = pq.ParquetWriter(stream, schema, compression="zstd")
             writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
         if writer is None:
             kinds = [_kind(rows, i) for i in range(len(names))]
-            writer = pq.ParquetWriter(_Counted(stream), _schema(rows, names, kinds), compression="zstd")
+            writer = pq.ParquetWriter(stream, _schema(rows, names, kinds), compression="zstd")
     finally:
         if writer is not None:
             writer.close()
@@ -97,27 +97,3 @@ def _said(column: ViewColumn) -> dict[str, str]:
     """What the contract says of a column. `measured` is always, never, or the name of the flag column."""
     facts = {"doc": column.doc, "unit": column.unit, "measured": column.measured, "null": column.null}
     return {key: value for key, value in facts.items() if value}
-
-
-class _Counted:
-    """A stream that knows how much was written to it, which a pipe does not."""
-
-    closed = False
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._written = 0
-
-    def write(self, data: bytes) -> int:
-        self._stream.write(data)
-        self._written += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self._written
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def close(self) -> None:
-        """Leave the stream open: it is the caller's."""

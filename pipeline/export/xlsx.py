@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 import pyarrow as pa
 import pyarrow.compute as pc
 import xlsxwriter
-from xlsxwriter.exceptions import XlsxWriterException
+from xlsxwriter.exceptions import FileCreateError
 
 from pipeline import __version__
 from pipeline.contracts import ViewColumn
@@ -83,11 +83,11 @@ def write_all(results: Iterable[Rows], stream: BinaryIO, options: Options) -> No
     """Write a workbook with a sheet a result, and one that says what it all means.
 
     The results are asked for one after another, each when the one before is written. Raises ExportError for more rows
-    or columns than a sheet holds.
+    or columns than a sheet holds; an OSError of the stream passes.
     """
     with tempfile.TemporaryDirectory(prefix="agentlens-xlsx-") as folder:
         book = xlsxwriter.Workbook(
-            stream,
+            _Once(stream),
             {
                 "constant_memory": True,
                 "tmpdir": folder,
@@ -108,12 +108,39 @@ def write_all(results: Iterable[Rows], stream: BinaryIO, options: Options) -> No
                 said += _about(name, rows, options)
             _notes(book.add_worksheet("Notes"), said, styles, options.timezone)
             book.close()
-        except XlsxWriterException as error:
-            raise ExportError(f"cannot write the workbook: {error}") from error
+        except FileCreateError as error:
+            raise error.args[0] from None  # the stream's own OSError, which the library has wrapped
         finally:
             book.fileclosed = True  # what has failed is not finished by its destructor
             for sheet in book.worksheets():
                 sheet._opt_close()  # noqa: SLF001 - its temporary file, which only a finished workbook closes
+
+
+class _Once:
+    """A stream that fails once: what its user still writes while it is taken down is nobody's error any more."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._failed = False
+
+    def write(self, data: bytes) -> int:
+        if not self._failed:
+            try:
+                self._stream.write(data)
+            except OSError:
+                self._failed = True
+                raise
+        return len(data)
+
+    def tell(self) -> int:
+        return 0 if self._failed else self._stream.tell()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return 0 if self._failed else self._stream.seek(offset, whence)
+
+    def flush(self) -> None:
+        if not self._failed:
+            self._stream.flush()
 
 
 def _sheet_name(name: str, taken: set[str]) -> str:

@@ -47,10 +47,10 @@ def sheet_of(batch: pa.RecordBatch, columns: Columns = (), options: Options = NO
     return opened(book_of(batch, columns, options))["rows"]
 
 
-def column_of(values: list[Any], kind: pa.DataType | None = None, column: ViewColumn | None = None) -> list[Any]:
+def column_of(values: list[Any], kind: pa.DataType | None = None) -> list[Any]:
     """The cells that one column becomes, without its heading."""
     batch = pa.RecordBatch.from_arrays([pa.array(values, kind)], ["x"])
-    sheet = sheet_of(batch, [column] if column else [])
+    sheet = sheet_of(batch)
     return [sheet.cell(i, 1) for i in range(2, len(values) + 2)]
 
 
@@ -89,6 +89,14 @@ def test_the_mark_of_an_estimate_is_its_cells_format() -> None:
         [empty, (5, estimate), empty, empty, (-2, '"~$"#,##0.00;"~-$"#,##0.00'), (False, "General")],
         [(3, count), empty, (8, estimate), (0, dollars), empty, (True, "General")],
     ]
+
+
+def test_every_digit_of_a_price_counts() -> None:
+    price = ViewColumn("input_usd_per_mtok", "DOUBLE", "", unit="USD per million tokens", measured="always")
+    batch = pa.RecordBatch.from_pydict({price.name: [0.075, 3.0]})
+    cells = [row[0] for row in sheet_of(batch, [price]).iter_rows(min_row=2)]
+    assert [cell.value for cell in cells] == [0.075, 3]
+    assert {cell.number_format for cell in cells} == {'"$"#,##0.00######;"-$"#,##0.00######'}
 
 
 def test_a_header_that_stays_and_filters() -> None:
@@ -299,6 +307,17 @@ def test_what_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(Exception, match="the disk is gone"):
         write_book([Rows("a", numbers("a").columns, broken())])
     assert not list(tmp_path.iterdir())
+
+
+def test_an_error_of_the_stream_passes() -> None:
+    class Gone(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise BrokenPipeError("nobody reads")
+
+    with pytest.raises(BrokenPipeError, match="nobody reads"):
+        export.write("xlsx", numbers("a"), Gone(), NO_OPTIONS)
+    with pytest.raises(BrokenPipeError, match="nobody reads"):
+        export.write("parquet", numbers("a"), Gone(), NO_OPTIONS)
 
 
 def test_a_format_of_one_result_a_file() -> None:
