@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import inspect
+import json
 import re
 import shlex
 import subprocess
@@ -82,6 +83,26 @@ def doctor(*checks: str) -> str:
         shown = line[9:].startswith(heads) or (shown and line.startswith(" "))
         lines += [line] if shown else []
     return _fenced("\n".join(["$ agentlens doctor --home data/sample/home", *lines]), "console")
+
+
+def mcp_call(tool: str, arguments: dict[str, object]) -> str:
+    """A call of a tool of `agentlens mcp` by the SDK's client, and its answer."""
+    import anyio
+    from mcp import Client, StdioServerParameters, stdio_client
+    from mcp.types import TextContent
+
+    _run()
+    place = _place().name
+    environ = {"HOME": place, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
+    command = ["-m", "pipeline", "mcp", "--lake", f"{place}/lake"]
+    parameters = StdioServerParameters(command=sys.executable, args=command, env=environ)
+
+    async def answer() -> str:
+        async with Client(stdio_client(parameters)) as client:
+            (content,) = (await client.call_tool(tool, arguments)).content
+            return content.text if isinstance(content, TextContent) else ""
+
+    return _fenced(f"{tool} {json.dumps(arguments)}\n{anyio.run(answer)}", "text")
 
 
 def csv_head(view: str, rows: int, *columns: str) -> str:

@@ -426,6 +426,7 @@ def _connection() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
 
 
 def _set_up(connection: duckdb.DuckDBPyConnection, spill: Path) -> None:
+    connection.execute("set enable_progress_bar = false")  # it would go to stdout, among the data
     connection.execute("set TimeZone = 'UTC'")
     connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
     # Where large sorts go. The default is a folder of the working directory, and queries may read what lies there.

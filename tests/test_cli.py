@@ -14,7 +14,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import openpyxl
+import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from pipeline import contracts
 from pipeline.lake import lock
@@ -566,6 +569,65 @@ def test_run_writes_every_view(agentlens: Agentlens, lake: Path, tmp_path: Path)
     assert done.stdout == ""
     agentlens("run", "--home", SAMPLE, "--lake", lake, code=0)
     assert (lake.parent / "csv" / "usage.csv").exists()
+
+
+def test_a_workbook_is_a_sheet_a_view(agentlens: Agentlens, environ: Environ, sample: Path, tmp_path: Path) -> None:
+    environ["AGENTLENS_LAKE"] = str(sample)
+    book = tmp_path / "report.xlsx"
+    agentlens("export", "--view", "skills", "--view", "idle", "--format", "xlsx", "--output", book, code=0)
+    sheets = openpyxl.load_workbook(book)
+    assert sheets.sheetnames == ["skills", "idle", "Notes"]
+    (total,) = json.loads(agentlens("sql", "select sum(overhead_tokens) as n from skills", "-f", "json", code=0).stdout)
+    header, *rows = sheets["skills"].iter_rows()
+    at = [cell.value for cell in header].index("overhead_tokens")
+    assert sum(row[at].value or 0 for row in rows) == total["n"] > 0
+    assert all(row[at].number_format.startswith('"~"') for row in rows if row[at].value is not None)
+    agentlens("export", "--output", book, code=0)
+    assert openpyxl.load_workbook(book, read_only=True).sheetnames == [*contracts.public_names(), "Notes"]
+    agentlens("skills", "--output", tmp_path / "skills.xlsx", code=0)
+    assert openpyxl.load_workbook(tmp_path / "skills.xlsx").sheetnames == ["skills", "Notes"]
+    agentlens("export", "--view", "skills", "--format", "xlsx", "--output", tmp_path / "folder", code=0)
+    assert (tmp_path / "folder" / "skills.xlsx").read_bytes() == (tmp_path / "skills.xlsx").read_bytes()
+
+
+def test_parquet_holds_what_the_view_says(agentlens: Agentlens, environ: Environ, sample: Path, tmp_path: Path) -> None:
+    environ["AGENTLENS_LAKE"] = str(sample)
+    agentlens("export", "--format", "parquet", "--output", tmp_path / "all", code=0)
+    assert {path.stem for path in (tmp_path / "all").glob("*.parquet")} == set(contracts.public_names())
+    agentlens("sql", "select * from usage", "--format", "parquet", "-o", tmp_path / "x.parquet", code=0)
+    by = ["day", "client", "model", "project"]
+    assert_frame_equal(
+        pl.read_parquet(tmp_path / "x.parquet").sort(by), pl.read_parquet(tmp_path / "all" / "usage.parquet").sort(by)
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_one_file_for_many_views_is_a_workbook_or_an_error(
+    agentlens: Agentlens, sample: Path, tmp_path: Path, form: str
+) -> None:
+    out = tmp_path / f"out.{form}"
+    done = agentlens("export", "--view", "skills", "--view", "idle", "--output", out, "--lake", sample)
+    one_error(done, 2, str(out), "--view", "--format xlsx")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("command", [["usage"], ["sql", "select 1"], ["export", "--output", "-"]])
+def test_no_workbook_to_a_terminal(environ: Environ, sample: Path, tmp_path: Path, command: list[str]) -> None:
+    """As typed by somebody who forgot the file."""
+    pty = pytest.importorskip("pty")
+    mine, its = pty.openpty()
+    call = [sys.executable, "-m", "pipeline", *command, "--format", "xlsx", "--lake", str(sample)]
+    done = subprocess.run(call, env=environ, cwd=tmp_path, stdout=its, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(its)
+    os.close(mine)
+    assert done.returncode == 2
+    assert done.stderr == "agentlens: error: xlsx is not for a terminal; name a file: --output FILE.xlsx\n"
+
+
+def test_a_workbook_into_a_pipe(environ: Environ, sample: Path, tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "pipeline", "usage", "--format", "xlsx", "--lake", str(sample)]
+    done = subprocess.run(call, env=environ, cwd=tmp_path, capture_output=True, check=True)
+    assert openpyxl.load_workbook(io.BytesIO(done.stdout)).sheetnames == ["usage", "Notes"]
 
 
 def test_run_strict_tells_of_skipped_lines(agentlens: Agentlens, home: Path, lake: Path) -> None:

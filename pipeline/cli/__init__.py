@@ -19,6 +19,7 @@ COMMANDS = {
     "ingest": "Read new transcripts into the lake.",
     "export": "Write views to files.",
     "sql": "Ask the lake in SQL, read-only.",
+    "mcp": "Serve the views and SQL to agents, by MCP on stdin and stdout.",
     "schema": "Show the tables of the lake and the columns of the views.",
     "doctor": "Say what is there to read, what of it is not, and whether the lake is as it should be.",
 }

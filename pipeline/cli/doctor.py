@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.cli import Exit
-from pipeline.cli.options import any_lake_options, filters, is_terminal, local_zone
+from pipeline.cli.options import any_lake_options, filters, is_terminal
 from pipeline.client import Home
+from pipeline.window import local_zone
 
 if TYPE_CHECKING:
     from pipeline.doctor import Finding
@@ -64,7 +65,7 @@ def command(lake: Path, home: Path | None, clients: tuple[str, ...], format_name
 
 def _zone_source() -> str:
     """Where the name of the machine's zone comes from."""
-    name = local_zone()
+    name = local_zone(os.environ)
     if os.environ.get("TZ", "").lstrip(":") == name:
         return "$TZ"
     if os.path.realpath("/etc/localtime").endswith(f"zoneinfo/{name}"):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal
 
 from pipeline import contracts
-from pipeline.cli.options import Filters, is_terminal
-from pipeline.cli.view import window_of
-from pipeline.errors import ExportError, ReaderGone
+from pipeline.cli.options import is_terminal
+from pipeline.errors import ConfigError, ExportError, ReaderGone
 from pipeline.paths import put_in_place
+from pipeline.window import Filters, renamed, window_of
 
 if TYPE_CHECKING:
     from pipeline.export import Rows
@@ -43,9 +43,8 @@ def show_view(
         refresh(lake)
     with connect(lake) as warehouse:
         # Before the view is asked: its rows are made while they are written.
-        said = sizing(warehouse, name, own) if is_table(format_name, output) else ""
+        said = sizing(warehouse, [name], own) if is_table(format_name, output) else ""
         rows = view_rows(warehouse.view(name, window_of(chosen, own), sort), name, said)
-        rename = {"day": own["by"]} if own and "by" in own else {}
         write(
             rows,
             format_name,
@@ -53,16 +52,18 @@ def show_view(
             newline=newline,
             limit=limit,
             compact=compact,
-            rename=rename,
+            rename=renamed(own or {}),
             timezone=chosen.timezone,
         )
 
 
-def sizing(warehouse: Warehouse, name: str, own: Mapping[str, str] | None) -> str:
-    """For a view with sizes of texts: how they were estimated, and how far that is off on this data."""
+def sizing(warehouse: Warehouse, names: Iterable[str], own: Mapping[str, str] | None) -> str:
+    """Where views have sizes of texts: how they were estimated, and how far that is off on this data."""
     from pipeline.estimator import CHARS4, sentence
 
-    return sentence(warehouse, (own or {}).get("estimator", CHARS4)) if contracts.load(name).sizes_texts else ""
+    if not any(contracts.load(name).sizes_texts for name in names):
+        return ""
+    return sentence(warehouse, (own or {}).get("estimator", CHARS4))
 
 
 def view_rows(answer: Answer, name: str, said: str = "") -> Rows:
@@ -77,7 +78,7 @@ def view_rows(answer: Answer, name: str, said: str = "") -> Rows:
         contract.columns,
         answer.batches(),
         contract.help,
-        " ".join(filter(None, (contract.notes, said))),
+        " ".join(filter(None, (contract.notes, said if contract.sizes_texts else ""))),
         (*contract.keep, *contract.grain),
         course,
     )
@@ -99,7 +100,8 @@ def write(
     from pipeline.export import write as export
 
     to_stdout = output in (None, "-")
-    chosen = "table" if is_table(format_name, output) else format_name or _format_of(output) or "csv"
+    chosen = "table" if is_table(format_name, output) else format_name or format_of(output) or "csv"
+    not_to_a_terminal(chosen, output)
     options = Options(
         width=table_width(to_stdout=to_stdout),
         color=to_stdout and has_color(),
@@ -117,7 +119,7 @@ def write(
 def is_table(format_name: str | None, output: str | None) -> bool:
     """Is it for a person's eyes?"""
     to_terminal = output in (None, "-") and is_terminal()
-    return (format_name or _format_of(output) or ("table" if to_terminal else "csv")) == "table"
+    return (format_name or format_of(output) or ("table" if to_terminal else "csv")) == "table"
 
 
 def has_color() -> bool:
@@ -132,12 +134,21 @@ def table_width(*, to_stdout: bool) -> int | None:
     return None
 
 
-def _format_of(output: str | None) -> str | None:
+def format_of(output: str | None) -> str | None:
     """The format that a file's name asks for."""
     from pipeline.export import FORMATS
 
     suffix = Path(output or "").suffix
     return next((name for name, form in FORMATS.items() if suffix and f".{form.extension.lstrip('.')}" == suffix), None)
+
+
+def not_to_a_terminal(format_name: str, output: str | None) -> None:
+    """Raises ConfigError where bytes that nobody can read would go to a terminal."""
+    from pipeline.export import FORMATS
+
+    if output in (None, "-") and is_terminal() and FORMATS[format_name].binary:
+        hint = f"name a file: --output FILE.{FORMATS[format_name].extension}"
+        raise ConfigError(f"{format_name} is not for a terminal", hint=hint)
 
 
 @contextmanager
