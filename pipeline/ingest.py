@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import clients, inventory, savings
+from pipeline import clients, inventory, retrieval, savings
 from pipeline.client import Client, Home, Parsed, Report, Source
 from pipeline.errors import LakeError, SourceError
 from pipeline.jsonl import open_source
@@ -303,6 +303,7 @@ def _execute(
     pool: Executor | None,
 ) -> None:
     now = time.time_ns() // 1000
+    retrieval.tools()  # a bad table is told once, and not as the fault of each transcript
     _mark(options, manifest, plan, now)
     tasks = make_tasks(options, state.known, plan, now)
     projects = {client: set(paths) for client, paths in inventory.projects(state.meta).items()}
@@ -330,9 +331,7 @@ def _execute(
         raise errors[0]
 
 
-def _account(
-    options: Options, client: str, outcomes: Sequence[Outcome], report: RunReport, now: int
-) -> list[Move]:
+def _account(options: Options, client: str, outcomes: Sequence[Outcome], report: RunReport, now: int) -> list[Move]:
     """Count the calls of retrieval tools. Where the ledger cannot be written, their files are read again next time."""
     calls = [call for outcome in outcomes for call in outcome.calls]
     moves, problem = savings.account(options.lake, options.machine, client, calls, now)

@@ -223,7 +223,9 @@ def read_side(table: str, lake: Path, client: str, machine: str) -> list[Any]:
         rows = _read(table, path)
         for field in rows.schema:
             if str(field.type).startswith("timestamp"):
-                rows = rows.set_column(rows.schema.get_field_index(field.name), field.name, rows[field.name].cast("int64"))
+                rows = rows.set_column(
+                    rows.schema.get_field_index(field.name), field.name, rows[field.name].cast("int64")
+                )
         found += [TABLES[table](**row) for row in rows.drop_columns(["machine"]).to_pylist()]
     return found
 

@@ -10,14 +10,12 @@ import hashlib
 import ntpath
 import os
 import posixpath
-import shutil
 import sqlite3
 import stat
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -108,9 +106,9 @@ def below(root: str, path: str) -> str:
     if not root or not (posixpath.isabs(path) or ntpath.splitdrive(path)[0]):
         return path
     for base in (root, _real(root)):
-        base = base.replace("\\", "/").rstrip("/") if ntpath.splitdrive(base)[0] else base.rstrip("/")
-        if base and path.startswith(f"{base}/"):
-            return path[len(base) + 1 :]
+        start = (base.replace("\\", "/") if ntpath.splitdrive(base)[0] else base).rstrip("/") + "/"
+        if len(start) > 1 and path.startswith(start):
+            return path[len(start) :]
     try:
         real = os.path.realpath(path)
     except (OSError, ValueError):
@@ -120,7 +118,7 @@ def below(root: str, path: str) -> str:
 
 
 def size_below(root: str, path: str) -> int | None:
-    """The size of a regular file below the root; None for any other, and for one that a link or `..` leads out of it."""
+    """The size of a regular file below the root; None for what a link or `..` leads out of it, and for all else."""
     if not root or not os.path.isabs(root):
         return None
     try:
@@ -356,8 +354,8 @@ class UsageTracker:
             for entry in entries:
                 new = connection.execute("insert or ignore into counted_calls values (?)", (entry.key,)).rowcount
                 if new:
-                    key, tool, repository, called_at, served, saved = astuple(entry)
-                    connection.execute(_ADD, (tool, repository, 1, called_at, served, saved))
+                    counts = (entry.called_at, entry.bytes_served, entry.bytes_saved)
+                    connection.execute(_ADD, (entry.tool, entry.repo_id, 1, *counts))
                     added += 1
         return added
 
@@ -369,9 +367,10 @@ class UsageTracker:
             columns = "tool, repo_id, calls, last_called_at, bytes_served, bytes_saved"
             rows = connection.execute(f"select {columns} from tool_usage order by tool, repo_id").fetchall()
         for row in rows:
-            kinds = (str, str, int, (int, type(None)), int, int)
-            if not all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)):
-                raise LedgerError(f"{self.path}: a row of tool_usage is no count: {row}", path=self.path, is_locked=False)
+            if [type(value) for value in row if value is not None] != [str, str, *[int] * (3 + (row[3] is not None))]:
+                raise LedgerError(
+                    f"{self.path}: a row of tool_usage is no count: {row}", path=self.path, is_locked=False
+                )
         return [Usage(*row) for row in rows]
 
     def reset(self) -> None:
@@ -401,9 +400,13 @@ class UsageTracker:
                 yield None
             elif head[18:19] == b"\2":
                 # Write-ahead log: to open such a file makes others beside it, even for reading only.
-                with tempfile.TemporaryDirectory(prefix="agentlens-") as folder:
-                    with closing(sqlite3.connect(self._copied_to(Path(folder)))) as connection:
-                        yield connection
+                from tempfile import TemporaryDirectory  # not needed by a run with nothing new
+
+                with (
+                    TemporaryDirectory(prefix="agentlens-") as folder,
+                    closing(sqlite3.connect(self._copied_to(Path(folder)))) as connection,
+                ):
+                    yield connection
             else:
                 place = f"{self.path.absolute().as_uri()}?mode=ro"
                 with closing(sqlite3.connect(place, uri=True, timeout=self.wait_seconds)) as connection:
@@ -411,6 +414,8 @@ class UsageTracker:
 
     def _copied_to(self, folder: Path) -> Path:
         """A copy of the file and its log, made while nobody wrote to either."""
+        import shutil
+
         copy = folder / "usage.db"
         log = self.path.with_name(f"{self.path.name}-wal")
         for _ in range(20):

@@ -421,7 +421,7 @@ class _Transcript:
             return  # written twice, or of a call in another file
         content = block.content
         text = content if type(content) is str else None
-        texts = () if text is None else (text,)
+        texts: tuple[str, ...] = () if text is None else (text,)
         if type(content) is list:
             texts = tuple(part.text for part in content if part.text is not None and part.type == "text")
             text = "".join(texts) if texts else None

@@ -79,6 +79,7 @@ select
     case
         when calls.is_error then null
         when calls.kind <> 'discovery' then 0
+        when calls.result_bytes is null then null
         when sizes.file_bytes is not null then greatest(0, sizes.file_bytes - calls.result_bytes)
         when calls.result_handles is not null then greatest(0, calls.result_handles * 4096 - calls.result_bytes)
     end as bytes_saved,
