@@ -6,12 +6,10 @@ The tools stand in data/retrieval_tools.csv. Where a result holds paths is told 
 
 from __future__ import annotations
 
-import csv
 import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,8 +34,7 @@ _BETWEEN = "_./:-"  # what clients put between a server's name and a tool's
 _AFTER_HEADER = re.compile(r"\A(?:[^{\[\n]*\n)*?Output:\n")  # the client's own lines before a result
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """A line of the table. With a `server`, the name counts only as a tool of that one, as `search` should."""
 
     tool: str
@@ -50,7 +47,7 @@ class Tool:
     note: str
 
 
-COLUMNS = tuple(field.name for field in fields(Tool))
+COLUMNS = Tool.__struct_fields__
 
 
 @cache
@@ -61,6 +58,8 @@ def tools() -> Mapping[str, Tool]:
 
 def load(path: Path) -> dict[str, Tool]:
     """The tools of a file. Raises ConfigError with the facts path and line."""
+    import csv  # a run with nothing new needs no tools
+
     found: dict[str, Tool] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:

@@ -15,9 +15,10 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+
+import msgspec
 
 from pipeline import retrieval
 from pipeline.client import Home, Parsed
@@ -37,8 +38,7 @@ _WAIT_SECONDS = 30.0
 # --- one call --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A call of a tracked tool that did not fail, as a transcript tells it, and the sizes that were found on disk."""
 
     key: str  # equal in every copy of the call
@@ -296,8 +296,7 @@ on conflict (tool, repo_id) do update set
     bytes_saved = bytes_saved + excluded.bytes_saved"""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """A row of a ledger: what a tool did in a repository. `last_called_at` is milliseconds since 1970 UTC."""
 
     tool: str
@@ -308,8 +307,7 @@ class Usage:
     bytes_saved: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A call for a ledger. `key` is its identity: what is recorded under one key counts once."""
 
     key: str
@@ -320,7 +318,6 @@ class Entry:
     bytes_saved: int
 
 
-@dataclass(frozen=True, slots=True)
 class UsageTracker:
     """A ledger of retrieval tools, keyed by tool and repository: a SQLite file with the table `tool_usage`.
 
@@ -329,8 +326,8 @@ class UsageTracker:
     or change a file.
     """
 
-    path: Path
-    wait_seconds: float = field(default=_WAIT_SECONDS)
+    def __init__(self, path: Path, wait_seconds: float = _WAIT_SECONDS) -> None:
+        self.path, self.wait_seconds = path, wait_seconds
 
     def record(
         self,
