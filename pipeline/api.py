@@ -40,15 +40,17 @@ class Lake:
         session: str | None = None,
         a: str | None = None,
         b: str | None = None,
+        estimator: str | None = None,
     ) -> pl.DataFrame:
         """The rows of a public view: columns, units and what NULL means as `agentlens schema NAME` says.
 
         `by` is for `usage` and `compare`, `a` and `b` (`column=value`) for `compare`, `session` (an id or how
-        one begins) for `flow` and `timeline`. `since` is included, `until` is not; a time without a zone is
-        UTC. NULL is n/a: not recorded. A column `<count>_measured` tells whether that count is measured. Raises
-        ConfigError for an unknown view, LakeError if there is no lake.
+        one begins) for `flow` and `timeline`, `estimator` (chars4 or calibrated) for sizes of texts. `since` is
+        included, `until` is not; a time without a zone is UTC. NULL is n/a: not recorded. A column
+        `<count>_measured` tells whether that count is measured. Raises ConfigError for an unknown view, LakeError if
+        there is no lake.
         """
-        asked = {"by": by, "session": session, "a": a, "b": b}
+        asked = {"by": by, "session": session, "a": a, "b": b, "estimator": estimator}
         options = {name: value for name, value in asked.items() if value is not None}
         window = Window(_aware(since), _aware(until), tuple(clients), project, timezone, options)
         with connect(self.path) as warehouse:

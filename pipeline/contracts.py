@@ -51,6 +51,7 @@ class Contract:
     nullable_grain: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()  # columns that a narrow terminal should show, beside the grain
     has_window: bool = True
+    sizes_texts: bool = False  # are there sizes of texts in it, which an estimator makes
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -143,4 +144,5 @@ def load(name: str) -> Contract:
         nullable_grain=tuple(data.get("nullable_grain", ())),
         keep=tuple(data.get("keep", ())),
         has_window=data.get("has_window", True),
+        sizes_texts=data.get("sizes_texts", False),
     )

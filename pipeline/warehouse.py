@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 DATABASE = "agentlens.duckdb"
 REFERENCE = "ref"
-VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session", "a", "b")  # that views read
+VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session", "a", "b", "estimator")
 _STORAGE = "v0.9.2"  # the oldest that DuckDB 2 writes: 1.1 and 1.4 open it (tried); 1.1 is slow to plan views
 _DUCKDB_TYPES = {
     "string": "varchar",

@@ -13,7 +13,8 @@ select
     arg_max(tokens, coalesce(ts, timestamptz '1970-01-01 00:00:00+00')) as tokens,
     cast(sum(tokens * requests) as bigint) as overhead_tokens,
     round(sum(case when requests > unpriced_requests then tokens * usd_per_token end), 12) as overhead_usd,
+    max(first_request_tokens) as first_request_tokens,
     coalesce(bool_and(tokens_measured and tokens is not null), false) as tokens_measured,
     coalesce(bool_and(tokens_measured and tokens is not null), false) as overhead_measured
-from int.item_costs
+from int.window_item_costs
 group by client, project, item_kind, item

@@ -16,7 +16,7 @@ with carried as (
         cast(sum(tokens * requests) as bigint) as idle_cost,
         round(sum(case when requests > unpriced_requests then tokens * usd_per_token end), 12) as idle_usd,
         coalesce(bool_and(tokens_measured and tokens is not null), false) as is_measured
-    from int.item_costs
+    from int.window_item_costs
     where item_kind in ('skill', 'command', 'agent', 'mcp_server', 'tool')
     group by client, project, item_kind, item
 ),
@@ -60,10 +60,12 @@ unseen as (
     where client = 'codex' and item_kind = 'tool' and item = 'exec'
 ),
 
--- Days are counted to the newest request of the window, so that the same lake gives the same answer tomorrow.
-newest as (
-    select ts
-    from int.newest_request
+-- The clock is the newest request, so that the same lake gives the same answer tomorrow.
+spans as (
+    select
+        newest_ts,
+        greatest(date_diff('second', from_ts, to_ts) / 86400.0, 1) as days
+    from int.window_spans
 )
 
 select
@@ -84,13 +86,17 @@ select
     carried.unpriced_requests,
     carried.tokens,
     carried.idle_cost,
-    date_diff('day', used_ever.last_used_at, newest.ts) as idle_days,
+    date_diff('day', used_ever.last_used_at, spans.newest_ts) as idle_days,
     carried.idle_usd,
     used_ever.last_used_at,
+    cast(round(carried.idle_cost / carried.requests) as bigint) as spared_tokens_per_request,
+    round(carried.idle_usd / nullif(carried.requests - carried.unpriced_requests, 0), 12) as spared_usd_per_request,
+    cast(round(carried.idle_cost * 30 / spans.days) as bigint) as spared_tokens_per_month,
+    round(carried.idle_usd * 30 / spans.days, 12) as spared_usd_per_month,
     carried.is_measured as tokens_measured,
     carried.is_measured as idle_cost_measured
 from carried
-cross join newest
+cross join spans
 left join uses
     on
         carried.client = uses.client

@@ -1,7 +1,7 @@
 -- One row a client, project and skill: what its listing entry and its loaded text cost while they rode along.
 with costs as (
     select *
-    from int.item_costs
+    from int.window_item_costs
     where item_kind in ('skill', 'skill_body')
 ),
 

@@ -105,6 +105,12 @@ format_option = click.option(
     help="How to write it.  [default: table on a terminal, else csv]",
 )
 limit_option = click.option("--limit", type=click.IntRange(1), help="At most so many rows.")
+estimator_option = click.option(
+    "--estimator",
+    type=click.Choice(["chars4", "calibrated"]),
+    help="How to estimate sizes of texts: characters / 4, or by the characters a token that were measured on your data "
+    "where that was often enough (see `agentlens calibration`).  [default: chars4]",
+)
 newline_option = click.option(
     "--newline", type=click.Choice(["lf", "crlf"]), default="lf", show_default=True, help="Line ends of CSV."
 )

@@ -18,7 +18,7 @@ from pipeline.paths import put_in_place
 
 if TYPE_CHECKING:
     from pipeline.export import Rows
-    from pipeline.warehouse import Answer
+    from pipeline.warehouse import Answer, Warehouse
 
 NEWLINES: dict[str, Literal["\n", "\r\n"]] = {"lf": "\n", "crlf": "\r\n"}
 
@@ -41,7 +41,9 @@ def show_view(
     if lake.exists():
         refresh(lake)
     with connect(lake) as warehouse:
-        rows = view_rows(warehouse.view(name, window_of(chosen, own)), name)
+        # Before the view is asked: its rows are made while they are written.
+        said = sizing(warehouse, name, own) if is_table(format_name, output) else ""
+        rows = view_rows(warehouse.view(name, window_of(chosen, own)), name, said)
         rename = {"day": own["by"]} if own and "by" in own else {}
         write(
             rows,
@@ -55,8 +57,15 @@ def show_view(
         )
 
 
-def view_rows(answer: Answer, name: str) -> Rows:
-    """An answer with the contract of its view."""
+def sizing(warehouse: Warehouse, name: str, own: Mapping[str, str] | None) -> str:
+    """For a view with sizes of texts: how they were estimated, and how far that is off on this data."""
+    from pipeline.estimator import CHARS4, sentence
+
+    return sentence(warehouse, (own or {}).get("estimator", CHARS4)) if contracts.load(name).sizes_texts else ""
+
+
+def view_rows(answer: Answer, name: str, said: str = "") -> Rows:
+    """An answer with the contract of its view, and what is to be said of it beside the contract's notes."""
     from pipeline.export import Rows
 
     contract = contracts.load(name)
@@ -65,7 +74,7 @@ def view_rows(answer: Answer, name: str) -> Rows:
         contract.columns,
         answer.batches(),
         contract.help,
-        contract.notes,
+        " ".join(filter(None, (contract.notes, said))),
         (*contract.keep, *contract.grain),
     )
 
@@ -86,7 +95,7 @@ def write(
     from pipeline.export import write as export
 
     to_stdout = output in (None, "-")
-    chosen = format_name or _format_of(output) or ("table" if to_stdout and is_terminal() else "csv")
+    chosen = "table" if is_table(format_name, output) else format_name or _format_of(output) or "csv"
     options = Options(
         width=_width(to_stdout=to_stdout),
         color=to_stdout and is_terminal() and not os.environ.get("NO_COLOR"),
@@ -98,6 +107,12 @@ def write(
     )
     with destination(output) as stream:
         export(chosen, rows, stream, options)
+
+
+def is_table(format_name: str | None, output: str | None) -> bool:
+    """Is it for a person's eyes?"""
+    to_terminal = output in (None, "-") and is_terminal()
+    return (format_name or _format_of(output) or ("table" if to_terminal else "csv")) == "table"
 
 
 def _width(*, to_stdout: bool) -> int | None:

@@ -12,7 +12,7 @@ from pipeline import contracts, log, paths
 from pipeline.cli import Exit
 from pipeline.cli.export import export_views
 from pipeline.cli.ingest import bring_up_to_date, print_stats
-from pipeline.cli.options import filters, ingest_options, lake_options, newline_option
+from pipeline.cli.options import estimator_option, filters, ingest_options, lake_options, newline_option
 
 
 @click.command("run")
@@ -24,6 +24,7 @@ from pipeline.cli.options import filters, ingest_options, lake_options, newline_
     help="Folder of the CSV files.  [default: csv beside the lake]",
 )
 @newline_option
+@estimator_option
 @click.option("--timezone", metavar="ZONE", help="Zone of days.  [default: the machine's]")
 @click.option(
     "--strict", is_flag=True, help="Exit with 1 when lines were skipped, files not read, or models have no price."
@@ -38,6 +39,7 @@ def command(
     lake: Path,
     output: Path | None,
     newline: str,
+    estimator: str | None,
     timezone: str | None,
     strict: bool,
     sample_if_empty: bool,
@@ -55,7 +57,8 @@ def command(
         sample = {"home": paths.resource("data") / "sample" / "home", "machine": "sample", "exact": False}
         report = bring_up_to_date(lake=lake, **(options | sample))
     folder = output or lake.parent / "csv"
-    export_views(lake, contracts.public_names(), filters(timezone=timezone), folder, newline=newline)
+    own = {"estimator": estimator} if estimator else {}
+    export_views(lake, contracts.public_names(), filters(timezone=timezone), folder, newline=newline, own=own)
     log.LOGGER.info("look at it: agentlens usage --lake %s", shlex.quote(str(lake)))
     if stats:
         print_stats(report)

@@ -12,6 +12,7 @@ import click
 from pipeline import contracts
 from pipeline.cli.options import (
     Filters,
+    estimator_option,
     filter_options,
     filters,
     format_option,
@@ -55,7 +56,8 @@ def view_command(name: str) -> click.Command:
     def show(lake: Path, **options: Any) -> None:
         from pipeline.cli.render import show_view
 
-        own = {key: value for key in ("by", "session", "a", "b") if (value := options.pop(key, None)) is not None}
+        given = {key: options.pop(key, None) for key in ("by", "session", "a", "b", "estimator")}
+        own = {key: value for key, value in given.items() if value is not None}
         if ("a" in own) != ("b" in own):
             raise click.UsageError("--a and --b are the two sides of one comparison: give both")
         if "a" in own and "by" in own:
@@ -67,6 +69,8 @@ def view_command(name: str) -> click.Command:
     decorated = lake_options(output_options(_shape_options(show)))
     if contracts.load(name).has_window:
         decorated = filter_options(decorated)
+    if contracts.load(name).sizes_texts:
+        decorated = estimator_option(decorated)
     for option in reversed(_OWN.get(name, ())):
         decorated = option(decorated)
     return click.command(name, short_help=contracts.find(name).help)(decorated)

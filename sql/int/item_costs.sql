@@ -1,11 +1,14 @@
--- One row a text that a session of the window carried: in how many requests, at what price, and which were its first.
+-- One row a text that a session carried, and what no text explains: in how many requests of the window, at what price.
 with windowed as (
     select
         client,
+        source_id,
         session_id,
         seq,
+        file_seq,
         ts,
         model_id,
+        context_tokens,
         case
             when
                 (getvariable('since') is null or ts >= cast(getvariable('since') as timestamp with time zone))
@@ -19,130 +22,132 @@ with windowed as (
         getvariable('clients') is null or list_contains(cast(getvariable('clients') as varchar[]), client)
 ),
 
--- Up to and with each request of a session: how many of the window, and at what price.
-carried as (
-    select
-        client,
-        session_id,
-        -- One key, so that no plan joins the requests of a session to each other.
-        concat(client, ' ', session_id, ' ', cast(seq as varchar)) as request_key,
-        n_requests,
-        count(*) over (partition by client, session_id) as session_requests,
-        sum(n_requests) over (partition by client, session_id order by seq) as through_requests,
-        sum(coalesce(context_token_usd, 0) * n_requests)
-            over (partition by client, session_id order by seq)
-            as through_usd,
-        sum(case when context_token_usd is null then n_requests else 0 end)
-            over (partition by client, session_id order by seq) as through_unpriced,
-        coalesce(context_token_usd, 0) * n_requests as usd,
-        case when context_token_usd is null then n_requests else 0 end as unpriced
-    from windowed
-),
-
 sessions as (
     select
-        client,
-        session_id,
-        max(session_requests) as requests
-    from carried
-    group by client, session_id
+        requests.client,
+        requests.session_id,
+        sessions.project,
+        coalesce(sessions.client_version, 'version not recorded') as client_version,
+        coalesce(sessions.is_subagent, false) as is_subagent,
+        requests.requests,
+        row_number() over (order by requests.client, requests.session_id) as session_key
+    from (
+        select
+            client,
+            session_id,
+            count(*) as requests
+        from windowed
+        group by client, session_id
+    ) as requests
+    left join stg.sessions as sessions
+        on requests.client = sessions.client and requests.session_id = sessions.session_id
 ),
 
-ended as (
+-- Up to and with each request of a session: how many of the window, and at what price.
+through as (
     select
-        item_intervals.*,
-        least(item_intervals.until_seq, sessions.requests) as to_seq
-    from int.item_intervals as item_intervals
+        -- One key, so that no plan joins the requests of a session to each other.
+        sessions.session_key * 4294967296 + windowed.seq as request_key,
+        windowed.n_requests as requests,
+        coalesce(windowed.context_token_usd, 0) * windowed.n_requests as usd,
+        case when windowed.context_token_usd is null then windowed.n_requests else 0 end as unpriced,
+        sum(windowed.n_requests) over (partition by sessions.session_key order by windowed.seq) as through_requests,
+        sum(coalesce(windowed.context_token_usd, 0) * windowed.n_requests)
+            over (partition by sessions.session_key order by windowed.seq)
+            as through_usd,
+        sum(case when windowed.context_token_usd is null then windowed.n_requests else 0 end)
+            over (partition by sessions.session_key order by windowed.seq)
+            as through_unpriced
+    from windowed
     inner join sessions
-        on item_intervals.client = sessions.client and item_intervals.session_id = sessions.session_id
+        on windowed.client = sessions.client and windowed.session_id = sessions.session_id
 ),
 
 intervals as (
     select
-        ended.*,
-        -- Where an item has two texts at once, the requests that carried it are still counted once.
-        greatest(
-            from_seq,
-            coalesce(
-                max(to_seq) over (
-                    partition by client, session_id, item_kind, item
-                    order by from_seq, to_seq, event_id
-                    rows between unbounded preceding and 1 preceding
-                ),
-                0
-            )
-        ) as uncounted_seq
-    from ended
-    where from_seq < to_seq
+        item_intervals.*,
+        sessions.session_key,
+        sessions.project,
+        least(item_intervals.until_seq, sessions.requests) as to_seq
+    from int.item_intervals as item_intervals
+    inner join sessions
+        on item_intervals.client = sessions.client and item_intervals.session_id = sessions.session_id
+    where item_intervals.from_seq < least(item_intervals.until_seq, sessions.requests)
 ),
 
--- A text that was counted exactly has a size for each model: its interval is cut where the model changes.
+-- Where a text has another size with another model, its interval is cut at the change. Without exact counts, and
+-- without calibration, no text has, nothing is cut, and nothing is sorted.
 counted as (
     select distinct sha256
     from stg.exact_counts
 ),
 
-counted_sessions as (
-    select distinct
-        intervals.client,
-        intervals.session_id
+cut as (
+    select
+        session_key,
+        event_id,
+        sha256,
+        from_seq,
+        to_seq
     from intervals
-    inner join counted on intervals.sha256 = counted.sha256
+    where
+        sha256 in (select counted.sha256 from counted)
+        or client in (select model_rates.client from int.model_rates as model_rates)
 ),
 
--- As int.model_runs, but of these sessions alone: where nothing was counted, nothing is sorted.
 numbered as (
     select
+        sessions.session_key,
         windowed.client,
-        windowed.session_id,
         windowed.seq,
         windowed.ts,
         windowed.model_id,
-        row_number() over (partition by windowed.client, windowed.session_id order by windowed.seq)
-        - row_number()
-            over (partition by windowed.client, windowed.session_id, windowed.model_id order by windowed.seq)
-            as run
+        row_number() over (partition by sessions.session_key order by windowed.seq)
+        - row_number() over (partition by sessions.session_key, windowed.model_id order by windowed.seq) as run
     from windowed
-    inner join counted_sessions
-        on windowed.client = counted_sessions.client and windowed.session_id = counted_sessions.session_id
+    inner join sessions
+        on windowed.client = sessions.client and windowed.session_id = sessions.session_id
+    where sessions.session_key in (select cut.session_key from cut)
 ),
 
 runs as (
     select
-        client,
-        session_id,
-        model_id,
-        min(seq) as from_seq,
-        max(seq) + 1 as to_seq,
-        min(ts) as ts
+        numbered.session_key,
+        numbered.model_id,
+        min(numbered.seq) as from_seq,
+        max(numbered.seq) + 1 as to_seq,
+        min(numbered.ts) as ts,
+        min(model_rates.chars_per_token) as chars_per_token
     from numbered
-    group by client, session_id, model_id, run
+    left join int.model_rates as model_rates
+        on numbered.client = model_rates.client and numbered.model_id = model_rates.model_id
+    group by numbered.session_key, numbered.model_id, numbered.run
 ),
 
 cuts as (
     select
-        intervals.client,
-        intervals.session_id,
-        intervals.event_id,
+        cut.session_key,
+        cut.event_id,
         runs.ts,
+        runs.chars_per_token,
         exact_counts.tokens,
-        greatest(runs.from_seq, intervals.from_seq) as from_seq,
-        least(runs.to_seq, intervals.to_seq) as to_seq
-    from intervals
-    inner join counted on intervals.sha256 = counted.sha256
+        greatest(runs.from_seq, cut.from_seq) as from_seq,
+        least(runs.to_seq, cut.to_seq) as to_seq
+    from cut
     inner join runs
         on
-            intervals.client = runs.client
-            and intervals.session_id = runs.session_id
-            and intervals.from_seq < runs.to_seq
-            and intervals.to_seq > runs.from_seq
+            cut.session_key = runs.session_key
+            and cut.from_seq < runs.to_seq
+            and cut.to_seq > runs.from_seq
     left join stg.exact_counts as exact_counts
-        on intervals.sha256 = exact_counts.sha256 and runs.model_id = exact_counts.model_id
+        on cut.sha256 = exact_counts.sha256 and runs.model_id = exact_counts.model_id
 ),
 
 pieces as (
     select
+        intervals.session_key,
         intervals.client,
+        intervals.project,
         intervals.session_id,
         intervals.event_id,
         intervals.event,
@@ -157,17 +162,83 @@ pieces as (
         intervals.from_seq as entered_seq,
         coalesce(cuts.from_seq, intervals.from_seq) as from_seq,
         coalesce(cuts.to_seq, intervals.to_seq) as to_seq,
-        coalesce(cuts.tokens, intervals.tokens) as tokens,
-        cuts.tokens is not null or intervals.tokens_measured as tokens_measured,
-        greatest(intervals.uncounted_seq, coalesce(cuts.from_seq, intervals.from_seq)) as uncounted_seq,
+        coalesce(cuts.tokens, cast(ceil(intervals.chars / coalesce(cuts.chars_per_token, 4.0)) as bigint)) as tokens,
+        cuts.tokens is not null as tokens_measured,
         -- The size that it has under a later model is the newer one.
         case when cuts.from_seq > intervals.from_seq then coalesce(cuts.ts, intervals.ts) else intervals.ts end as ts
     from intervals
     left join cuts
-        on
-            intervals.client = cuts.client
-            and intervals.session_id = cuts.session_id
-            and intervals.event_id = cuts.event_id
+        on intervals.session_key = cuts.session_key and intervals.event_id = cuts.event_id
+),
+
+-- Many texts of a session are carried by the same requests. What no text explains is carried by all of them.
+stretches as (
+    select
+        session_key,
+        from_seq,
+        to_seq
+    from pieces
+    union
+    select
+        session_key,
+        0 as from_seq,
+        requests as to_seq
+    from sessions
+    where not is_subagent
+),
+
+sums as (
+    select
+        stretches.session_key,
+        stretches.from_seq,
+        stretches.to_seq,
+        cast(first.requests as bigint) as first_requests,
+        cast(last.through_requests - first.through_requests + first.requests as bigint) as requests,
+        cast(last.through_unpriced - first.through_unpriced + first.unpriced as bigint) as unpriced_requests,
+        last.through_usd - first.through_usd + first.usd as usd_per_token
+    from stretches
+    inner join through as first
+        on stretches.session_key * 4294967296 + stretches.from_seq = first.request_key
+    inner join through as last
+        on stretches.session_key * 4294967296 + stretches.to_seq - 1 = last.request_key
+),
+
+-- Where a session carries two texts of an item at once, the requests that carried it are still counted once.
+-- Hashes only narrow the search.
+crowded as (
+    select hash(session_key, item_kind, item) as item_key
+    from pieces
+    group by hash(session_key, item_kind, item)
+    having count(*) > 2 or sum(to_seq - from_seq) > max(to_seq) - min(from_seq)
+),
+
+reached as (
+    select
+        session_key,
+        event_id,
+        from_seq,
+        to_seq,
+        max(to_seq) over (
+            partition by session_key, item_kind, item
+            order by from_seq, to_seq, event_id
+            rows between unbounded preceding and 1 preceding
+        ) as reached_seq
+    from pieces
+    where hash(session_key, item_kind, item) in (select crowded.item_key from crowded)
+),
+
+counted_before as (
+    select
+        reached.session_key,
+        reached.event_id,
+        reached.from_seq,
+        cast(last.through_requests - first.through_requests + first.requests as bigint) as requests
+    from reached
+    inner join through as first
+        on reached.session_key * 4294967296 + reached.from_seq = first.request_key
+    inner join through as last
+        on reached.session_key * 4294967296 + least(reached.reached_seq, reached.to_seq) - 1 = last.request_key
+    where reached.reached_seq > reached.from_seq
 ),
 
 -- An event that stands in several sessions is a load in the one that it came from.
@@ -182,11 +253,86 @@ copies as (
         ) as copy
     from intervals
     where is_split
+),
+
+-- The smallest context that a session began with. A fork begins with what it copied, and is none.
+floors as (
+    select
+        *,
+        row_number() over (
+            partition by client, project, client_version
+            order by context_tokens, session_id
+        ) as place
+    from (
+        select
+            sessions.session_key,
+            sessions.client,
+            sessions.project,
+            sessions.client_version,
+            sessions.session_id,
+            windowed.source_id,
+            windowed.context_tokens,
+            model_rates.chars_per_token
+        from windowed
+        inner join sessions
+            on windowed.client = sessions.client and windowed.session_id = sessions.session_id
+        left join int.model_rates as model_rates
+            on windowed.client = model_rates.client and windowed.model_id = model_rates.model_id
+        where
+            windowed.seq = 0
+            and windowed.file_seq = 0
+            and windowed.n_requests = 1
+            and windowed.context_tokens is not null
+            and not sessions.is_subagent
+    ) as firsts
+),
+
+-- Items, prompts and attachments of that first request.
+explained as (
+    select
+        session_key,
+        sum(tokens) as tokens
+    from (
+        select
+            session_key,
+            tokens
+        from pieces
+        where from_seq = 0
+        union all
+        select
+            floors.session_key,
+            ceil(prompts.chars / coalesce(floors.chars_per_token, 4.0)) as tokens
+        from floors
+        inner join lake.prompts as prompts
+            on floors.source_id = prompts.source_id and floors.session_id = prompts.session_id
+        where floors.place = 1 and prompts.seq = 0
+        union all
+        select
+            floors.session_key,
+            ceil(events.chars / coalesce(floors.chars_per_token, 4.0)) as tokens
+        from floors
+        inner join lake.context_events as events
+            on floors.source_id = events.source_id and floors.session_id = events.session_id
+        where floors.place = 1 and events.seq = 0 and events.event in ('attachment', 'compacted')
+    ) as parts
+    group by session_key
+),
+
+unexplained as (
+    select
+        floors.client,
+        floors.project,
+        floors.client_version,
+        floors.context_tokens,
+        cast(greatest(floors.context_tokens - coalesce(explained.tokens, 0), 0) as bigint) as tokens
+    from floors
+    left join explained on floors.session_key = explained.session_key
+    where floors.place = 1
 )
 
 select
     pieces.client,
-    projects.project,
+    pieces.project,
     pieces.session_id,
     pieces.event_id,
     pieces.event,
@@ -198,44 +344,73 @@ select
     pieces.evidence,
     pieces.ts,
     pieces.from_seq,
+    pieces.to_seq,
     pieces.tokens,
     pieces.tokens_measured,
+    cast(null as bigint) as first_request_tokens,
     pieces.event = 'loaded'
     and pieces.cause <> 'compaction'
     and not pieces.is_copied
-    and coalesce(copies.copy, 1) = 1
+    and copies.copy is null
     and pieces.from_seq = pieces.entered_seq as is_load,
-    cast(last.through_requests - first.through_requests + first.n_requests as bigint) as requests,
-    cast(
-        case
-            when pieces.uncounted_seq < pieces.to_seq
-                then last.through_requests - uncounted.through_requests + uncounted.n_requests
-            else 0
-        end as bigint
-    ) as distinct_requests,
-    cast(first.n_requests as bigint) as first_requests,
-    cast(last.through_unpriced - first.through_unpriced + first.unpriced as bigint) as unpriced_requests,
-    last.through_usd - first.through_usd + first.usd as usd_per_token
+    sums.requests,
+    sums.requests - coalesce(counted_before.requests, 0) as distinct_requests,
+    sums.first_requests,
+    sums.unpriced_requests,
+    sums.usd_per_token
 from pieces
+inner join sums
+    on
+        pieces.session_key = sums.session_key
+        and pieces.from_seq = sums.from_seq
+        and pieces.to_seq = sums.to_seq
+left join counted_before
+    on
+        pieces.session_key = counted_before.session_key
+        and pieces.event_id = counted_before.event_id
+        and pieces.from_seq = counted_before.from_seq
 left join copies
     on
         pieces.is_split
         and pieces.client = copies.client
         and pieces.event_id = copies.event_id
         and pieces.session_id = copies.session_id
-inner join carried as first
-    on concat(pieces.client, ' ', pieces.session_id, ' ', cast(pieces.from_seq as varchar)) = first.request_key
-inner join carried as last
-    on concat(pieces.client, ' ', pieces.session_id, ' ', cast(pieces.to_seq - 1 as varchar)) = last.request_key
-left join carried as uncounted
-    on concat(pieces.client, ' ', pieces.session_id, ' ', cast(pieces.uncounted_seq as varchar)) = uncounted.request_key
-left join stg.sessions as projects
-    on pieces.client = projects.client and pieces.session_id = projects.session_id
-where
-    last.through_requests - first.through_requests + first.n_requests > 0
-    and (
-        getvariable('project') is null
-        or projects.project = cast(getvariable('project') as varchar)
-        or ends_with(projects.project, concat('/', cast(getvariable('project') as varchar)))
-        or ends_with(projects.project, concat(chr(92), cast(getvariable('project') as varchar)))
-    )
+        and copies.copy > 1
+where sums.requests > 0
+union all
+select
+    sessions.client,
+    sessions.project,
+    sessions.session_id,
+    'unexplained' as event_id,
+    'unexplained' as event,
+    cast(null as varchar) as cause,
+    'unexplained' as item_kind,
+    sessions.client_version as item,
+    cast(null as varchar) as path,
+    cast(null as varchar) as scope,
+    'transcript' as evidence,
+    cast(null as timestamp with time zone) as ts,
+    0 as from_seq,
+    sessions.requests as to_seq,
+    unexplained.tokens,
+    false as tokens_measured,
+    unexplained.context_tokens as first_request_tokens,
+    false as is_load,
+    sums.requests,
+    sums.requests as distinct_requests,
+    sums.first_requests,
+    sums.unpriced_requests,
+    sums.usd_per_token
+from sessions
+inner join unexplained
+    on
+        sessions.client = unexplained.client
+        and sessions.project is not distinct from unexplained.project
+        and sessions.client_version = unexplained.client_version
+inner join sums
+    on
+        sessions.session_key = sums.session_key
+        and sums.from_seq = 0
+        and sessions.requests = sums.to_seq
+where not sessions.is_subagent and sums.requests > 0

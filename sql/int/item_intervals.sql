@@ -47,65 +47,101 @@ entered as (
         and item is not null
 ),
 
+-- NULL: to the end of the session.
+dropped as (
+    select
+        entered.*,
+        clearings.seq as cleared_seq,
+        removals.seq as removed_seq,
+        -- What is sent again after a compaction needs no look: the first one has ended.
+        hash(
+            entered.client,
+            entered.session_id,
+            entered.item_kind,
+            entered.item,
+            case when entered.is_message then coalesce(entered.sha256, entered.event_id) end,
+            clearings.seq,
+            clearings.position
+        ) as text_key
+    from entered
+    left join clearings
+        on
+            entered.is_message
+            and entered.client = clearings.client
+            and entered.session_id = clearings.session_id
+            and (
+                entered.seq < clearings.seq
+                or (entered.seq = clearings.seq and entered.position < clearings.position)
+            )
+            and (
+                clearings.last_seq is null
+                or entered.seq > clearings.last_seq
+                or (entered.seq = clearings.last_seq and entered.position > clearings.last_position)
+            )
+    left join removals
+        on
+            entered.client = removals.client
+            and entered.session_id = removals.session_id
+            and entered.item_kind = removals.item_kind
+            and entered.item = removals.item
+            and (
+                entered.seq < removals.seq
+                or (entered.seq = removals.seq and entered.position < removals.position)
+            )
+            and (
+                removals.last_seq is null
+                or entered.seq > removals.last_seq
+                or (entered.seq = removals.last_seq and entered.position > removals.last_position)
+            )
+),
+
+-- Hashes only narrow the search; what is the same text is decided by the names.
+repeated as (
+    select text_key
+    from dropped
+    group by text_key
+    having count(*) > 1
+),
+
 -- The same text is never there twice at once: when it is sent again, the first one ends.
 resent as (
     select
-        *,
+        client,
+        session_id,
+        event_id,
         lead(seq) over (
             partition by client, session_id, item_kind, item, case when is_message then coalesce(sha256, event_id) end
             order by seq, position
-        ) as resent_seq
-    from entered
+        ) as seq
+    from dropped
+    where text_key in (select repeated.text_key from repeated)
 ),
 
 transcript as (
     select
-        resent.client,
-        resent.session_id,
-        resent.event_id,
-        resent.event,
-        resent.cause,
-        resent.item_kind,
-        resent.item,
-        resent.path,
-        resent.sha256,
-        resent.ts,
-        resent.is_copied,
-        resent.is_split,
-        resent.chars,
-        resent.seq as from_seq,
-        -- NULL: to the end of the session. (least passes over NULL.)
-        least(clearings.seq, removals.seq, resent.resent_seq) as until_seq
-    from resent
-    left join clearings
+        dropped.client,
+        dropped.session_id,
+        dropped.event_id,
+        dropped.event,
+        dropped.cause,
+        dropped.item_kind,
+        dropped.item,
+        dropped.path,
+        dropped.sha256,
+        dropped.ts,
+        dropped.is_copied,
+        dropped.is_split,
+        dropped.chars,
+        dropped.seq as from_seq,
+        -- least passes over NULL.
+        least(dropped.cleared_seq, dropped.removed_seq, resent.seq) as until_seq
+    from dropped
+    left join resent
         on
-            resent.is_message
-            and resent.client = clearings.client
-            and resent.session_id = clearings.session_id
-            and (
-                resent.seq < clearings.seq
-                or (resent.seq = clearings.seq and resent.position < clearings.position)
-            )
-            and (
-                clearings.last_seq is null
-                or resent.seq > clearings.last_seq
-                or (resent.seq = clearings.last_seq and resent.position > clearings.last_position)
-            )
-    left join removals
-        on
-            resent.client = removals.client
-            and resent.session_id = removals.session_id
-            and resent.item_kind = removals.item_kind
-            and resent.item = removals.item
-            and (
-                resent.seq < removals.seq
-                or (resent.seq = removals.seq and resent.position < removals.position)
-            )
-            and (
-                removals.last_seq is null
-                or resent.seq > removals.last_seq
-                or (resent.seq = removals.last_seq and resent.position > removals.last_position)
-            )
+            dropped.client = resent.client
+            and dropped.session_id = resent.session_id
+            and dropped.event_id = resent.event_id
+            and resent.seq is not null
 ),
 
 -- How an item of a transcript is named in the configuration.
@@ -143,29 +179,22 @@ installed as (
         and installed_items.baseline_chars is distinct from 0
 ),
 
--- What of it stands in the transcript is counted there.
-seen as (
-    select distinct
-        client,
-        session_id,
-        item_kind as transcript_kind,
-        config_name as transcript_name
-    from named
-),
-
 configured as (
     select installed.*
     from installed
     left join told
         on installed.client = told.client and installed.session_id = told.session_id
-    left join seen
-        on
-            installed.client = seen.client
-            and installed.session_id = seen.session_id
-            and installed.transcript_kind = seen.transcript_kind
-            and installed.transcript_name = seen.transcript_name
     where
-        seen.client is null
+        -- What of it stands in the transcript is counted there.
+        not exists (
+            select 1
+            from named
+            where
+                installed.client = named.client
+                and installed.session_id = named.session_id
+                and installed.transcript_kind = named.item_kind
+                and installed.transcript_name = named.config_name
+        )
         and not case installed.transcript_kind
             when 'skill' then coalesce(told.has_skills, false)
             when 'agent' then coalesce(told.has_agents, false)
@@ -197,18 +226,13 @@ select
     named.ts,
     named.is_copied,
     named.is_split,
-    cast(
-        ceil(
-            coalesce(
-                named.chars,
-                case named.item_kind
-                    when 'skill_body' then installed_items.body_chars
-                    else installed_items.baseline_chars
-                end
-            ) / 4.0
-        ) as bigint
-    ) as tokens,
-    false as tokens_measured,
+    coalesce(
+        named.chars,
+        case named.item_kind
+            when 'skill_body' then installed_items.body_chars
+            else installed_items.baseline_chars
+        end
+    ) as chars,
     case when installed_items.client is null then 'transcript' else 'both' end as evidence,
     named.from_seq,
     named.until_seq
@@ -236,8 +260,7 @@ select
     started_at as ts,
     false as is_copied,
     false as is_split,
-    cast(ceil(baseline_chars / 4.0) as bigint) as tokens,
-    false as tokens_measured,
+    baseline_chars as chars,
     'config' as evidence,
     0 as from_seq,
     cast(null as bigint) as until_seq

@@ -1,61 +1,76 @@
 -- One row a response and file of a session that its own file does not number: copied, replayed, or in several files.
-with keys as (
+with shared_keys as (
+    -- Hashes only narrow the search; what is the same is decided by the ids.
+    select hash(client, request_id) as request_key
+    from lake.requests
+    group by hash(client, request_id)
+    having count(*) > 1
+),
+
+-- A side question writes its parent's answer again under another request id: the vendor's response id tells.
+side_responses as (
     select
         client,
         source_id,
         session_id,
         seq as file_seq,
-        request_id,
-        ts,
-        is_subagent,
-        copy_rank,
-        output_tokens,
-        is_output_partial,
-        hash(client, session_id) as session_key,
-        hash(client, request_id) as request_key,
-        case when response_id is not null then hash(client, response_id) end as response_key
+        response_id
     from lake.requests
+    where is_subagent and response_id is not null
 ),
 
--- A side question writes its parent's answer again under another request id: the vendor's response id tells.
 main_responses as (
-    select distinct response_key
-    from keys
-    where not is_subagent and response_key is not null
+    select distinct
+        client,
+        response_id
+    from lake.requests
+    where
+        not is_subagent
+        and hash(client, response_id) in (
+            select hash(side_responses.client, side_responses.response_id) from side_responses
+        )
 ),
 
 replays as (
     select
-        source_id,
-        session_id,
-        session_key,
-        file_seq
-    from keys
-    where is_subagent and response_key in (select main_responses.response_key from main_responses)
+        side_responses.client,
+        side_responses.source_id,
+        side_responses.session_id,
+        side_responses.file_seq
+    from side_responses
+    inner join main_responses
+        on
+            side_responses.client = main_responses.client
+            and side_responses.response_id = main_responses.response_id
 ),
 
-counted as (
-    select keys.*
-    from keys
+repeated as (
+    select
+        requests.client,
+        requests.source_id,
+        requests.session_id,
+        requests.seq as file_seq,
+        requests.request_id,
+        requests.is_subagent,
+        requests.copy_rank,
+        requests.output_tokens,
+        requests.is_output_partial,
+        count(*) over (partition by requests.client, requests.request_id) as copies
+    from lake.requests as requests
     left join replays
         on
-            keys.source_id = replays.source_id
-            and keys.session_id = replays.session_id
-            and keys.file_seq = replays.file_seq
-    where replays.source_id is null
-),
-
-shared_keys as (
-    select request_key
-    from counted
-    group by request_key
-    having count(*) > 1
+            requests.source_id = replays.source_id
+            and requests.session_id = replays.session_id
+            and requests.seq = replays.file_seq
+    where
+        hash(requests.client, requests.request_id) in (select shared_keys.request_key from shared_keys)
+        and replays.source_id is null
 ),
 
 copies as (
     select *
-    from counted
-    where request_key in (select shared_keys.request_key from shared_keys)
+    from repeated
+    where copies > 1
 ),
 
 files as (
@@ -69,13 +84,22 @@ files as (
 -- When a file's own work begins: a fork begins after what it copied.
 own_starts as (
     select
-        source_id,
-        min(ts) as own_ts
-    from counted
-    where
-        source_id in (select files.source_id from files)
-        and request_key not in (select shared_keys.request_key from shared_keys)
-    group by source_id
+        requests.source_id,
+        min(requests.ts) as own_ts
+    from lake.requests as requests
+    inner join files on requests.source_id = files.source_id
+    left join copies
+        on
+            requests.source_id = copies.source_id
+            and requests.session_id = copies.session_id
+            and requests.seq = copies.file_seq
+    left join replays
+        on
+            requests.source_id = replays.source_id
+            and requests.session_id = replays.session_id
+            and requests.seq = replays.file_seq
+    where copies.source_id is null and replays.source_id is null
+    group by requests.source_id
 ),
 
 ranked as (
@@ -122,51 +146,59 @@ resolved as (
         on ranked.client = fullest.client and ranked.request_id = fullest.request_id and fullest.usage_rank = 1
 ),
 
-split_keys as (
-    select hash(client, session_id) as session_key
+split_sessions as (
+    select
+        client,
+        session_id
     from lake.sessions
+    where session_id is not null
     group by client, session_id
     having count(distinct source_id) > 1
     union
-    select session_key
+    select
+        client,
+        session_id
     from copies
     union
-    select session_key
+    select
+        client,
+        session_id
     from replays
 ),
 
 -- All responses of such sessions. A response without a time keeps its place behind the one before it in its file.
 members as (
     select
-        keys.client,
-        keys.source_id,
-        keys.session_id,
-        keys.file_seq,
+        requests.client,
+        requests.source_id,
+        requests.session_id,
+        requests.seq as file_seq,
         replays.source_id is not null as is_replay,
-        coalesce(resolved.owner_source_id, keys.source_id) as owner_source_id,
-        coalesce(resolved.owner_session_id, keys.session_id) as owner_session_id,
-        coalesce(resolved.owner_seq, keys.file_seq) as owner_seq,
+        coalesce(resolved.owner_source_id, requests.source_id) as owner_source_id,
+        coalesce(resolved.owner_session_id, requests.session_id) as owner_session_id,
+        coalesce(resolved.owner_seq, requests.seq) as owner_seq,
         resolved.fullest_source_id,
         resolved.fullest_session_id,
         resolved.fullest_seq,
-        max(keys.ts) over (
-            partition by keys.source_id, keys.session_id
-            order by keys.file_seq
+        max(requests.ts) over (
+            partition by requests.source_id, requests.session_id
+            order by requests.seq
             rows between unbounded preceding and current row
         ) as running_ts,
-        keys.ts
-    from keys
+        requests.ts
+    from lake.requests as requests
+    inner join split_sessions
+        on requests.client = split_sessions.client and requests.session_id = split_sessions.session_id
     left join replays
         on
-            keys.source_id = replays.source_id
-            and keys.session_id = replays.session_id
-            and keys.file_seq = replays.file_seq
+            requests.source_id = replays.source_id
+            and requests.session_id = replays.session_id
+            and requests.seq = replays.file_seq
     left join resolved
         on
-            keys.source_id = resolved.source_id
-            and keys.session_id = resolved.session_id
-            and keys.file_seq = resolved.file_seq
-    where keys.session_key in (select split_keys.session_key from split_keys)
+            requests.source_id = resolved.source_id
+            and requests.session_id = resolved.session_id
+            and requests.seq = resolved.file_seq
 ),
 
 own as (

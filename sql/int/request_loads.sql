@@ -17,11 +17,11 @@ skills as (
         client,
         session_id,
         from_seq,
-        until_seq,
+        to_seq,
         tokens,
         tokens_measured and tokens is not null as is_measured
-    from int.item_intervals
-    where item_kind in ('skill', 'skill_body') and from_seq < coalesce(until_seq, 9223372036854775807)
+    from int.item_costs
+    where item_kind in ('skill', 'skill_body')
 ),
 
 -- What came in and what left, so that a running sum says what each request carried.
@@ -44,11 +44,10 @@ changes as (
         select
             client,
             session_id,
-            until_seq as seq,
+            to_seq as seq,
             -tokens as tokens,
             is_measured
         from skills
-        where until_seq is not null
     ) as moves
     group by client, session_id, seq
 ),

@@ -28,6 +28,7 @@ select
     requests.request_id,
     requests.response_id,
     coalesce(fates.seq, requests.seq) as seq,
+    requests.seq as file_seq,
     requests.ts,
     requests.project,
     requests.is_subagent,

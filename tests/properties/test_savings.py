@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import retrieval
-from pipeline.contracts import views
 from pipeline.savings import FILE_CAP, PROXY_BYTES, repo_id, spared
-from pipeline.warehouse import ordered
-from tests.test_views import TYPES, table_columns
+from tests.tools.tables import empty_warehouse, fill
+
+if TYPE_CHECKING:
+    import duckdb
 
 MANY = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 ROOTS = ("/r", "/s", None)
 NAMES = [f"f{number}" for number in range(80)]
 SEEN = datetime(2026, 3, 1, tzinfo=UTC)
-READ = {
-    "main.savings", "int.retrieval_calls", "int.window_tool_calls", "stg.tool_calls", "stg.sessions",
-    "stg.repo_files", "stg.usage_ledgers", "int.request_fates",
-}  # fmt: skip
-TABLES = ("tool_calls", "sessions", "repo_files", "usage_ledgers", "requests")
 
 files = st.lists(st.sampled_from(NAMES), max_size=90)
 sizes = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 5000), max_size=60)
@@ -47,17 +42,7 @@ calls = st.lists(
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as made:
-        for schema in ("lake", "ref", "stg", "int"):
-            made.execute(f"create schema {schema}")
-        for table in TABLES:
-            declared = ", ".join(f"{c.name} {TYPES[c.type]}" for c in table_columns(table))
-            made.execute(f"create table lake.{table} ({declared})")
-        made.register("arriving", retrieval.table())
-        made.execute("create table ref.retrieval_tools as from arriving")
-        for view in ordered(views()):
-            if view.qualified in READ:
-                made.execute(f"create view {view.qualified} as {view.sql}")
+    with empty_warehouse() as made:
         yield made
 
 
@@ -100,25 +85,28 @@ def by_hand(given_calls: list[dict[str, Any]], known: dict[str, int]) -> dict[tu
 def test_the_view_says_what_plain_python_says(
     connection: duckdb.DuckDBPyConnection, given_calls: list[dict[str, Any]], known: dict[str, int]
 ) -> None:
-    for table in TABLES:
-        connection.execute(f"delete from lake.{table}")
-    for number, root in enumerate(ROOTS):
-        insert(connection, "sessions", session_id=f"s{number}", project=root, is_subagent=False)
-    for path, size in known.items():
-        insert(connection, "repo_files", repo_id=repo_id("/r"), path=path, size_bytes=size, seen_at=SEEN)
-    for number, call in enumerate(given_calls):
-        insert(
-            connection,
-            "tool_calls",
-            session_id=f"s{ROOTS.index(call['root'])}",
-            call_id=f"c{number}",
-            mcp_server="codelens",
-            mcp_tool=call["tool"],
-            outcome=call["outcome"],
-            result_bytes=call["served"],
-            result_paths=call["paths"],
-            result_handles=call["handles"],
-        )
+    tables = {
+        "sessions": [{"session_id": f"s{number}", "project": root} for number, root in enumerate(ROOTS)],
+        "repo_files": [
+            {"repo_id": repo_id("/r"), "repo_root": "/r", "path": path, "size_bytes": size, "seen_at": SEEN}
+            for path, size in known.items()
+        ],
+        "tool_calls": [
+            {
+                "session_id": f"s{ROOTS.index(call['root'])}",
+                "call_id": f"c{number}",
+                "tool": f"mcp__codelens__{call['tool']}",
+                "mcp_server": "codelens",
+                "mcp_tool": call["tool"],
+                "outcome": call["outcome"],
+                "result_bytes": call["served"],
+                "result_paths": call["paths"],
+                "result_handles": call["handles"],
+            }
+            for number, call in enumerate(given_calls)
+        ],
+    }
+    fill(connection, tables)
     answer = connection.execute(
         "select tool, repo_root, calls, errors, bytes_served, bytes_saved, method from main.savings"
     ).fetchall()
@@ -136,10 +124,3 @@ def test_the_ledgers_formula_is_the_views(given_calls: list[dict[str, Any]], kno
         found = spared(kind, call["served"], [known[path] for path in distinct if path in known], call["handles"])
         ((*_, saved, method),) = by_hand([call], known).values()
         assert found == (saved, method)
-
-
-def insert(connection: duckdb.DuckDBPyConnection, table: str, **values: Any) -> None:
-    row = {"client": "claude-code", "machine": "here", "month": "2026-03", "source_id": "file"} | values
-    row = {name: value for name, value in row.items() if name in {column.name for column in table_columns(table)}}
-    marks = ", ".join("?" for _ in row)
-    connection.execute(f"insert into lake.{table} ({', '.join(row)}) values ({marks})", list(row.values()))
