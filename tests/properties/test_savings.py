@@ -85,7 +85,7 @@ def by_hand(given_calls: list[dict[str, Any]], known: dict[str, int]) -> dict[tu
 def test_the_view_says_what_plain_python_says(
     connection: duckdb.DuckDBPyConnection, given_calls: list[dict[str, Any]], known: dict[str, int]
 ) -> None:
-    tables = {
+    tables: dict[str, list[dict[str, Any]]] = {
         "sessions": [{"session_id": f"s{number}", "project": root} for number, root in enumerate(ROOTS)],
         "repo_files": [
             {"repo_id": repo_id("/r"), "repo_root": "/r", "path": path, "size_bytes": size, "seen_at": SEEN}
