@@ -124,6 +124,7 @@ def build(lake: Path, book: PriceBook) -> None:
     import duckdb
     import pyarrow.parquet as pq
 
+    from pipeline import retrieval
     from pipeline.prices import tables
 
     reference = lake / REFERENCE
@@ -131,7 +132,7 @@ def build(lake: Path, book: PriceBook) -> None:
         for leftover in (*lake.glob(f"{DATABASE}.*.tmp"), *reference.glob("*.tmp")):
             leftover.unlink(missing_ok=True)  # of a run that was killed
         reference.mkdir(parents=True, exist_ok=True)
-        for name, rows in tables(book).items():
+        for name, rows in (tables(book) | {"retrieval_tools": retrieval.table()}).items():
             with put_in_place(reference / f"{name}.parquet") as path:
                 pq.write_table(rows, path)
         with put_in_place(lake / DATABASE) as path:

@@ -37,6 +37,7 @@ UNIT_ENDS = {
 }
 # By the design, in the unit's place.
 FIXED_NAMES = {"tokens", "baseline", "load", "carry", "idle_cost", "skill_overhead", "delta", "chars"}
+FIXED_NAMES |= {"bytes_served", "bytes_saved", "reported_bytes_served", "reported_bytes_saved"}
 TIMES = {"ts", "mtime", "first_ts", "last_ts"}  # the design's own, beside `..._at`
 NUMBERS = {"BIGINT", "DOUBLE"}
 
