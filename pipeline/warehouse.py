@@ -39,6 +39,7 @@ DATABASE = "agentlens.duckdb"
 REFERENCE = "ref"
 Sort = tuple[str, bool]  # a column, and whether the largest comes first; n/a is last either way
 VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session", "a", "b", "estimator")
+_MEMORY = "800MB"  # of DuckDB, so that the process stays below 1 GB; what is more goes to disk
 _STORAGE = "v0.9.2"  # the oldest that DuckDB 2 writes: 1.1 and 1.4 open it (tried); 1.1 is slow to plan views
 _DUCKDB_TYPES = {
     "string": "varchar",
@@ -403,7 +404,6 @@ def connect_apart(lake: Path) -> Iterator[Warehouse]:
         except duckdb.Error as error:
             raise LakeError(f"no views can be made over {lake}: {_first_line(error)}", path=lake) from error
         _set_up(connection, spill)
-        connection.execute("set memory_limit = '1GB'")  # views over all that there is; what is more goes to disk
         _lock_down(connection, lake)
         yield Warehouse(connection, lake)
 
@@ -430,6 +430,10 @@ def _set_up(connection: duckdb.DuckDBPyConnection, spill: Path) -> None:
     connection.execute("set enable_progress_bar = false")  # it would go to stdout, among the data
     connection.execute("set TimeZone = 'UTC'")
     connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
+    # It would put the large side of a join into memory where it takes the small one for larger; in the views the small
+    # side stands on the right.
+    connection.execute("set disabled_optimizers = 'build_side_probe_side'")
+    connection.execute(f"set memory_limit = '{_MEMORY}'")
     # Where large sorts go. The default is a folder of the working directory, and queries may read what lies there.
     connection.execute(f"set temp_directory = {_quoted(spill)}")
 

@@ -179,13 +179,23 @@ installed as (
         and installed_items.baseline_chars is distinct from 0
 ),
 
+-- What of it stands in the transcript is counted there.
 seen as (
-    select
-        client,
-        session_id,
-        item_kind,
-        case when item_kind in ('instruction', 'memory') then coalesce(path, item) else item end as config_name
+    select distinct
+        installed.client,
+        installed.session_id,
+        installed.transcript_kind,
+        installed.transcript_name
     from entered
+    inner join installed
+        on
+            entered.client = installed.client
+            and entered.session_id = installed.session_id
+            and entered.item_kind = installed.transcript_kind
+            and case
+                when entered.item_kind in ('instruction', 'memory') then coalesce(entered.path, entered.item)
+                else entered.item
+            end = installed.transcript_name
 ),
 
 configured as (
@@ -193,17 +203,14 @@ configured as (
     from installed
     left join told
         on installed.client = told.client and installed.session_id = told.session_id
+    left join seen
+        on
+            installed.client = seen.client
+            and installed.session_id = seen.session_id
+            and installed.transcript_kind = seen.transcript_kind
+            and installed.transcript_name = seen.transcript_name
     where
-        -- What of it stands in the transcript is counted there.
-        not exists (
-            select 1
-            from seen
-            where
-                installed.client = seen.client
-                and installed.session_id = seen.session_id
-                and installed.transcript_kind = seen.item_kind
-                and installed.transcript_name = seen.config_name
-        )
+        seen.client is null
         and not case installed.transcript_kind
             when 'skill' then coalesce(told.has_skills, false)
             when 'agent' then coalesce(told.has_agents, false)
