@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pipeline import exact
-from pipeline.client import sha256
+from pipeline.client import Home, sha256
 from pipeline.schema import ExactCount
 from tests.conftest import ROOT, Agentlens
 from tests.robustness.transcripts import project
@@ -151,10 +151,12 @@ class Said:
 
 
 def count(lake: Path, url: str, key: str | None = "sk-test", **environ: str) -> Said:
-    """What `--exact` does, in this process."""
+    """What `--exact` does, in this process, for the home beside the lake."""
     said = Said()
     known = {exact.BASE_URL: url, **({exact.KEY: key} if key else {}), **environ}
-    said.counted = exact.count(exact.Options(lake, MACHINE, known), said.notes.append, said.warnings.append)
+    said.counted = exact.count(
+        exact.Options(lake, Home(lake.parent / "home", {}), MACHINE, known), said.notes.append, said.warnings.append
+    )
     return said
 
 
@@ -259,7 +261,7 @@ def test_a_text_that_is_gone_is_told(home: Path, read: Path, endpoint: Endpoint)
     (project(home) / "S.jsonl").unlink()
     said = count(read, endpoint.url)
     assert len(said.warnings) == 1
-    assert "3 texts do not stand in a transcript on this machine" in said.warnings[0]
+    assert "3 texts do not stand in a transcript or in the configuration on this machine" in said.warnings[0]
     assert endpoint.asked == []
 
 
@@ -430,7 +432,7 @@ def test_without_the_option_no_socket_is_opened(
 
 
 def test_counts_are_put_behind_those_that_are_there(read: Path) -> None:
-    options = exact.Options(read, MACHINE, {})
+    options = exact.Options(read, Home(read.parent, {}), MACHINE, {})
     moments = [1_700_000_000_000_000, 1_700_000_100_000_000, 1_710_000_000_000_000]
     rows = [ExactCount(sha256=f"h{n}", model_id=OPUS, tokens=n, counted_at=when) for n, when in enumerate(moments)]
     exact._keep(options, "claude-code", rows[:1])
