@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from pipeline.client import Home, sha256
 from pipeline.clients.claude_code import ClaudeCode
 from pipeline.schema import ExactCount
 from tests.conftest import ROOT, Agentlens
+from tests.robustness.killing import MOMENTS, deadly
 from tests.robustness.transcripts import project
 from tests.tools.lakes import MACHINE, ask, ingest, query
 
@@ -555,6 +557,32 @@ def test_without_the_option_no_socket_is_opened(
     agentlens("skills", "--lake", lake, code=0)
     assert agentlens("ingest", "--home", ready, "--lake", lake, "--exact").returncode == 99
     assert endpoint.asked == []
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_while_counts_are_kept(
+    agentlens: Agentlens,
+    environ: dict[str, str],
+    tmp_path: Path,
+    ready: Path,
+    lake: Path,
+    endpoint: Endpoint,
+    moment: str,
+) -> None:
+    put(ready / ".claude" / "CLAUDE.md", ROOT_MD)
+    agentlens("ingest", "--home", ready, "--lake", lake, "--machine", MACHINE, code=0)
+    hook = deadly(environ, tmp_path / "hook", moment, "exact_counts")["PYTHONPATH"]
+    usual, environ["PYTHONPATH"] = environ["PYTHONPATH"], hook
+    killed = agentlens("ingest", "--home", ready, "--lake", lake, "--machine", MACHINE, "--exact")
+    assert killed.returncode == -signal.SIGKILL
+    assert len(endpoint.texts) == 8
+    environ["PYTHONPATH"] = usual
+    agentlens("ingest", "--home", ready, "--lake", lake, "--machine", MACHINE, "--exact", code=0)
+    # What was not committed is lost, and counted again; what was is there, once.
+    assert len(endpoint.texts) == (16 if moment == "before-the-commit" else 8)
+    kept = query(lake, "select count(*) as n, count(distinct (sha256, model_id)) as texts from lake.exact_counts")
+    assert kept == [{"n": 8, "texts": 8}]
+    assert not list(lake.rglob("*.tmp"))
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
