@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 DATABASE = "agentlens.duckdb"
 REFERENCE = "ref"
+Sort = tuple[str, bool]  # a column, and whether the largest comes first; n/a is last either way
 VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session", "a", "b", "estimator")
 _STORAGE = "v0.9.2"  # the oldest that DuckDB 2 writes: 1.1 and 1.4 open it (tried); 1.1 is slow to plan views
 _DUCKDB_TYPES = {
@@ -123,6 +124,7 @@ def build(lake: Path, book: PriceBook) -> None:
     import duckdb
     import pyarrow.parquet as pq
 
+    from pipeline import retrieval
     from pipeline.prices import tables
 
     reference = lake / REFERENCE
@@ -130,7 +132,7 @@ def build(lake: Path, book: PriceBook) -> None:
         for leftover in (*lake.glob(f"{DATABASE}.*.tmp"), *reference.glob("*.tmp")):
             leftover.unlink(missing_ok=True)  # of a run that was killed
         reference.mkdir(parents=True, exist_ok=True)
-        for name, rows in tables(book).items():
+        for name, rows in (tables(book) | {"retrieval_tools": retrieval.table()}).items():
             with put_in_place(reference / f"{name}.parquet") as path:
                 pq.write_table(rows, path)
         with put_in_place(lake / DATABASE) as path:
@@ -152,19 +154,32 @@ def _write_views(path: Path, lake: Path) -> None:
         connection.execute("detach made")
 
 
-def _define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
+def _define(connection: duckdb.DuckDBPyConnection, lake: Path, book: PriceBook | None = None) -> None:
+    """Make the views of today. With a price book the reference tables are made of it, not read from the lake."""
     for schema in ("lake", "ref", "stg", "int"):
         connection.execute(f"create schema {schema}")
     # Views are checked as they are made; over empty tables that is quick, and the real ones have the same columns.
     for table in TABLES:
         connection.execute(f"create view lake.{table} as {_empty_table(table)}")
-    for path in sorted((lake / REFERENCE).glob("*.parquet")):
-        connection.execute(f"create view ref.{path.stem} as select * from read_parquet({_quoted(path.resolve())})")
+    if book is not None:
+        _fill_reference(connection, book)
+    else:
+        for path in sorted((lake / REFERENCE).glob("*.parquet")):
+            connection.execute(f"create view ref.{path.stem} as select * from read_parquet({_quoted(path.resolve())})")
     for view in ordered(contracts.views()):
         connection.execute(f"create view {view.qualified} as {view.sql}")
     for table in TABLES:
         if _has_files(lake, table):
             connection.execute(f"create or replace view lake.{table} as {_full_table(lake, table)}")
+
+
+def _fill_reference(connection: duckdb.DuckDBPyConnection, book: PriceBook) -> None:
+    from pipeline.prices import tables
+
+    for name, rows in tables(book).items():
+        connection.register("reference_rows", rows)
+        connection.execute(f"create table ref.{name} as select * from reference_rows")
+        connection.unregister("reference_rows")
 
 
 def _has_files(lake: Path, table: str) -> bool:
@@ -290,17 +305,24 @@ class Warehouse:
         self._connection = connection
         self.lake = lake
 
-    def view(self, name: str, window: Window | None = None) -> Answer:
-        """The rows of a public view, columns and order as its contract says."""
+    def view(self, name: str, window: Window | None = None, sort: Sequence[Sort] = ()) -> Answer:
+        """The rows of a public view, columns as its contract says; in its order, or by others first.
+
+        Raises ContractError for a column to sort by that the view has not.
+        """
         contract = contracts.load(name)
-        window = window or Window()
+        names = ", ".join(f'"{column.name}"' for column in contract.columns)
+        first = [f'"{contract.column(column).name}" {"desc" if down else "asc"} nulls last' for column, down in sort]
+        order = ", ".join([*first, *(contract.order or contract.grain)])
+        return self.ask(f"select {names} from main.{name} order by {order}", window)
+
+    def ask(self, text: str, window: Window | None = None) -> Answer:
+        """The rows of a SELECT of ours, over a window of the public views."""
         for variable in VARIABLES:
             self._connection.execute(f'reset variable "{variable}"')
-        for variable, value in window.variables().items():
+        for variable, value in (window or Window()).variables().items():
             self._connection.execute(f'set variable "{variable}" = ?', [value])
-        names = ", ".join(f'"{column.name}"' for column in contract.columns)
-        order = ", ".join(contract.order or contract.grain)
-        return self._ask(f"select {names} from main.{name} order by {order}")
+        return self._ask(text)
 
     def sql(self, text: str) -> Answer:
         """The rows of one SELECT that somebody wrote. Raises QueryError for anything else, and for what is refused."""
@@ -354,31 +376,74 @@ def connect(lake: Path, *, locked_down: bool = True) -> Iterator[Warehouse]:
 
     Raises LakeError if there is no lake.
     """
-    import duckdb
-
     path = lake / DATABASE
     if not path.exists():
         raise LakeError(f"there is no lake at {lake}", hint="make one with: agentlens ingest", path=lake)
-    # A database of its own, with the file attached: one opened by its path would be shared with every other
-    # connection of this process, and so would the lock-down.
+    with _connection() as (connection, spill):
+        _attach(connection, path)
+        _set_up(connection, spill)
+        if locked_down:
+            _lock_down(connection, lake)
+        yield Warehouse(connection, lake)
+
+
+@contextmanager
+def connect_apart(lake: Path) -> Iterator[Warehouse]:
+    """Open a lake by views of today that are made in memory: its own file of views is neither read nor written.
+
+    Raises LakeError for files that no view can be made over, ConfigError for prices.
+    """
+    import duckdb
+
+    from pipeline import prices
+
+    own = lake / USER_PRICES
+    book = prices.load(resource("data"), own if own.exists() else None)
+    with _connection() as (connection, spill):
+        try:
+            connection.execute("attach ':memory:' as agentlens")
+            connection.execute("use agentlens")
+            _define(connection, lake, book)
+        except duckdb.Error as error:
+            raise LakeError(f"no views can be made over {lake}: {_first_line(error)}", path=lake) from error
+        _set_up(connection, spill)
+        connection.execute("set memory_limit = '1GB'")  # views over all that there is; what is more goes to disk
+        _lock_down(connection, lake)
+        yield Warehouse(connection, lake)
+
+
+@contextmanager
+def _connection() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
+    """A database of its own, and a folder for what does not fit into memory.
+
+    Views are attached to it: one opened by its path would be shared with every other connection of this process, and
+    so would the lock-down.
+    """
+    import duckdb
+
     connection = duckdb.connect()
     spill = Path(tempfile.gettempdir()) / f"agentlens-{os.getpid()}-{secrets.token_hex(8)}"
     try:
-        _attach(connection, path)
-        connection.execute("set TimeZone = 'UTC'")
-        connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
-        # Where large sorts go. The default is a folder of the working directory, and queries may read what lies there.
-        connection.execute(f"set temp_directory = {_quoted(spill)}")
-        if locked_down:
-            folders = {lake.resolve().as_posix(), _no_glob(lake.resolve())}
-            allowed = ", ".join(_quoted(f"{folder}/") for folder in sorted(folders))
-            connection.execute(f"set allowed_directories = [{allowed}]")
-            connection.execute("set enable_external_access = false")
-            connection.execute("set lock_configuration = true")
-        yield Warehouse(connection, lake)
+        yield connection, spill
     finally:
         connection.close()
         shutil.rmtree(spill, ignore_errors=True)
+
+
+def _set_up(connection: duckdb.DuckDBPyConnection, spill: Path) -> None:
+    connection.execute("set enable_progress_bar = false")  # it would go to stdout, among the data
+    connection.execute("set TimeZone = 'UTC'")
+    connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
+    # Where large sorts go. The default is a folder of the working directory, and queries may read what lies there.
+    connection.execute(f"set temp_directory = {_quoted(spill)}")
+
+
+def _lock_down(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
+    folders = {lake.resolve().as_posix(), _no_glob(lake.resolve())}
+    allowed = ", ".join(_quoted(f"{folder}/") for folder in sorted(folders))
+    connection.execute(f"set allowed_directories = [{allowed}]")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -179,6 +179,15 @@ installed as (
         and installed_items.baseline_chars is distinct from 0
 ),
 
+seen as (
+    select
+        client,
+        session_id,
+        item_kind,
+        case when item_kind in ('instruction', 'memory') then coalesce(path, item) else item end as config_name
+    from entered
+),
+
 configured as (
     select installed.*
     from installed
@@ -188,12 +197,12 @@ configured as (
         -- What of it stands in the transcript is counted there.
         not exists (
             select 1
-            from named
+            from seen
             where
-                installed.client = named.client
-                and installed.session_id = named.session_id
-                and installed.transcript_kind = named.item_kind
-                and installed.transcript_name = named.config_name
+                installed.client = seen.client
+                and installed.session_id = seen.session_id
+                and installed.transcript_kind = seen.item_kind
+                and installed.transcript_name = seen.config_name
         )
         and not case installed.transcript_kind
             when 'skill' then coalesce(told.has_skills, false)
