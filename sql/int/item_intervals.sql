@@ -231,10 +231,10 @@ select
     named.item,
     coalesce(named.path, installed_items.path) as path,
     -- Of the text that `chars` counts. The configuration has none of what a load brings.
-    case
-        when named.chars is null and named.item_kind <> 'skill_body' then installed_items.baseline_sha256
-        else named.sha256
-    end as sha256,
+    coalesce(
+        named.sha256,
+        case when named.chars is null and named.item_kind <> 'skill_body' then installed_items.baseline_sha256 end
+    ) as sha256,
     installed_items.scope,
     named.ts,
     named.is_copied,
