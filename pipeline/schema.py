@@ -293,7 +293,7 @@ class ContextEvent(Row, gc=False, kw_only=True):
 class ExactCount(msgspec.Struct, gc=False, kw_only=True):
     """One row a text and model that the vendor's API counted for `--exact`; `client` is one that carried the text."""
 
-    sha256: Annotated[str, Col("SHA-256 of the text (context_events.sha256)")]
+    sha256: Annotated[str, Col("SHA-256 of the text (context_events.sha256, items.baseline_sha256)")]
     model_id: Annotated[str, Col("the vendor's id of the model that it was counted for")]
     tokens: Annotated[int, Col("tokens of the text, without what a request itself adds", **_TOKENS)]
     counted_at: Annotated[Timestamp, Col("when it was counted")]
@@ -318,6 +318,9 @@ class Item(msgspec.Struct, gc=False, kw_only=True):
             null="not known, such as the tools of an MCP server",
             measured="measured",
         ),
+    ] = None
+    baseline_sha256: Annotated[
+        str | None, Col("SHA-256 of that text", null="no such text, or not known; not in lakes of before this column")
     ] = None
     body_chars: Annotated[
         int | None,

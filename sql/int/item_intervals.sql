@@ -237,7 +237,11 @@ select
     named.item_kind,
     named.item,
     coalesce(named.path, installed_items.path) as path,
-    named.sha256,
+    -- Of the text that `chars` counts. The configuration has none of what a load brings.
+    coalesce(
+        named.sha256,
+        case when named.chars is null and named.item_kind <> 'skill_body' then installed_items.baseline_sha256 end
+    ) as sha256,
     installed_items.scope,
     named.ts,
     named.is_copied,
@@ -270,8 +274,7 @@ select
     item_kind,
     item,
     path,
-    -- The hash of a file is not that of the text that is listed of it.
-    cast(null as varchar) as sha256,
+    baseline_sha256 as sha256,
     scope,
     started_at as ts,
     false as is_copied,
