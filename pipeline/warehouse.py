@@ -125,15 +125,12 @@ def build(lake: Path, book: PriceBook) -> None:
     import duckdb
     import pyarrow.parquet as pq
 
-    from pipeline import retrieval
-    from pipeline.prices import tables
-
     reference = lake / REFERENCE
     try:
         for leftover in (*lake.glob(f"{DATABASE}.*.tmp"), *reference.glob("*.tmp")):
             leftover.unlink(missing_ok=True)  # of a run that was killed
         reference.mkdir(parents=True, exist_ok=True)
-        for name, rows in (tables(book) | {"retrieval_tools": retrieval.table()}).items():
+        for name, rows in _reference_tables(book).items():
             with put_in_place(reference / f"{name}.parquet") as path:
                 pq.write_table(rows, path)
         with put_in_place(lake / DATABASE) as path:
@@ -174,10 +171,16 @@ def _define(connection: duckdb.DuckDBPyConnection, lake: Path, book: PriceBook |
             connection.execute(f"create or replace view lake.{table} as {_full_table(lake, table)}")
 
 
-def _fill_reference(connection: duckdb.DuckDBPyConnection, book: PriceBook) -> None:
+def _reference_tables(book: PriceBook) -> dict[str, pa.Table]:
+    """What views read beside the lake, by name in the schema `ref`."""
+    from pipeline import retrieval
     from pipeline.prices import tables
 
-    for name, rows in tables(book).items():
+    return tables(book) | {"retrieval_tools": retrieval.table()}
+
+
+def _fill_reference(connection: duckdb.DuckDBPyConnection, book: PriceBook) -> None:
+    for name, rows in _reference_tables(book).items():
         connection.register("reference_rows", rows)
         connection.execute(f"create table ref.{name} as select * from reference_rows")
         connection.unregister("reference_rows")

@@ -20,6 +20,7 @@ windowed as (
         requests.ts,
         requests.model_id,
         requests.context_tokens,
+        requests.n_requests as responses,
         case
             when
                 (
@@ -310,7 +311,7 @@ floors as (
         where
             windowed.seq = 0
             and windowed.file_seq = 0
-            and windowed.n_requests = 1
+            and windowed.responses = 1
             and windowed.context_tokens is not null
             and not sessions.is_subagent
     ) as firsts
