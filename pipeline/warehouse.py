@@ -17,10 +17,12 @@ import secrets
 import shutil
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,7 @@ DATABASE = "agentlens.duckdb"
 REFERENCE = "ref"
 Sort = tuple[str, bool]  # a column, and whether the largest comes first; n/a is last either way
 VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session", "a", "b", "estimator")
+_SMALL_BYTES = 32 << 20  # of Parquet
 _MEMORY = "800MB"  # of DuckDB, so that the process stays below 1 GB; what is more goes to disk
 _STORAGE = "v0.9.2"  # the oldest that DuckDB 2 writes: 1.1 and 1.4 open it (tried); 1.1 is slow to plan views
 _DUCKDB_TYPES = {
@@ -280,24 +283,30 @@ def _refused(node: Mapping[str, Any]) -> str | None:
 
 
 class Answer:
-    """Rows of a query, as Arrow batches that are read once."""
+    """Rows of a query, as Arrow batches that are read once: already there, or made while they are read."""
 
-    def __init__(self, relation: duckdb.DuckDBPyRelation) -> None:
-        self._relation = relation
-        self.columns: list[str] = relation.columns
-        self.types: list[str] = [str(kind) for kind in relation.types]
+    def __init__(self, rows: duckdb.DuckDBPyRelation | pa.Table) -> None:
+        self._rows = rows
 
     def batches(self, rows: int = 65_536) -> pa.RecordBatchReader:
         """The rows as Arrow batches. Raises QueryError if the query fails on the way."""
+        import pyarrow as pa
+
+        if isinstance(self._rows, pa.Table):
+            return self._rows.to_reader(max_chunksize=rows)
         try:
-            return self._relation.to_arrow_reader(rows)
+            return self._rows.to_arrow_reader(rows)
         except _duckdb_error() as error:
             raise QueryError(_first_line(error)) from error
 
     def table(self) -> pa.Table:
         """All rows as one Arrow table."""
+        import pyarrow as pa
+
+        if isinstance(self._rows, pa.Table):
+            return self._rows
         try:
-            return self._relation.to_arrow_table()
+            return self._rows.to_arrow_table()
         except _duckdb_error() as error:
             raise QueryError(_first_line(error)) from error
 
@@ -326,7 +335,24 @@ class Warehouse:
             self._connection.execute(f'reset variable "{variable}"')
         for variable, value in (window or Window()).variables().items():
             self._connection.execute(f'set variable "{variable}" = ?', [value])
-        return self._ask(text)
+        return self._made(text) if self._is_small else self._ask(text)
+
+    @cached_property
+    def _is_small(self) -> bool:
+        """Does any answer fit into memory? Then it is made at once: rows on demand cost planning a view twice."""
+        sizes = (file.stat().st_size for table in TABLES for file in (self.lake / table).glob("*/*/*.parquet"))
+        return sum(sizes) < _SMALL_BYTES
+
+    def _made(self, text: str) -> Answer:
+        import duckdb
+
+        try:
+            self._connection.execute(text)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # it copies the rows; of a small lake there are few
+                return Answer(self._connection.to_arrow_table())
+        except duckdb.Error as error:
+            raise QueryError(_first_line(error)) from error
 
     def sql(self, text: str) -> Answer:
         """The rows of one SELECT that somebody wrote. Raises QueryError for anything else, and for what is refused."""

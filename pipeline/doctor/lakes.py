@@ -427,8 +427,8 @@ def _contracts(warehouse: Warehouse) -> Iterator[Finding]:
 def _contract(warehouse: Warehouse, name: str) -> tuple[Sequence[Finding], int]:
     """What is broken of a view's contract, and how many checks there are."""
     contract = contracts.load(name)
-    form = warehouse.ask(f"select * from main.{name} limit 0")
-    different = differing_columns(contract, form.columns, form.types)
+    form = warehouse.ask(f"select column_name, column_type from (describe main.{name})").table()
+    different = differing_columns(contract, form["column_name"].to_pylist(), form["column_type"].to_pylist())
     if different:
         text = f"columns are not those of the contract: {', '.join(different)}"
         return [Finding("contracts", "broken", text, _REPORT, name, {"columns": different})], 1
