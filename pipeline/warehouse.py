@@ -289,14 +289,17 @@ class Warehouse:
     def view(self, name: str, window: Window | None = None) -> Answer:
         """The rows of a public view, columns and order as its contract says."""
         contract = contracts.load(name)
-        window = window or Window()
-        for variable in VARIABLES:
-            self._connection.execute(f'reset variable "{variable}"')
-        for variable, value in window.variables().items():
-            self._connection.execute(f'set variable "{variable}" = ?', [value])
         names = ", ".join(f'"{column.name}"' for column in contract.columns)
         order = ", ".join(contract.order or contract.grain)
-        return self._ask(f"select {names} from main.{name} order by {order}")
+        return self.select(f"select {names} from main.{name} order by {order}", window)
+
+    def select(self, text: str, window: Window | None = None, values: Sequence[Any] | None = None) -> Answer:
+        """The rows of a SELECT of our own in a window, with values for its `?`. Read them before the next is asked."""
+        for variable in VARIABLES:
+            self._connection.execute(f'reset variable "{variable}"')
+        for variable, value in (window or Window()).variables().items():
+            self._connection.execute(f'set variable "{variable}" = ?', [value])
+        return self._ask(text, values)
 
     def sql(self, text: str) -> Answer:
         """The rows of one SELECT that somebody wrote. Raises QueryError for anything else, and for what is refused."""
@@ -325,11 +328,11 @@ class Warehouse:
                 raise QueryError(f"{refused} is not allowed here", hint="the lake is read-only for queries")
         return query
 
-    def _ask(self, text: str) -> Answer:
+    def _ask(self, text: str, values: Sequence[Any] | None = None) -> Answer:
         import duckdb
 
         try:
-            relation = self._connection.sql(text)
+            relation = self._connection.sql(text, params=values)
         except duckdb.Error as error:
             raise QueryError(_first_line(error)) from error
         if relation is None:
