@@ -27,9 +27,7 @@ from pipeline.cli.options import estimator_option, filter_options, filters, lake
 @estimator_option
 @filter_options
 @lake_options
-def command(
-    lake: Path, output: str, title: str, sessions: int, estimator: str | None, **options: Any
-) -> None:
+def command(lake: Path, output: str, title: str, sessions: int, estimator: str | None, **options: Any) -> None:
     """Write one HTML page: spend, how contexts grew, overhead, what is idle, cache rewrites, warnings.
 
     The page needs nothing beside itself: it loads nothing, and opens where scripts and the network are locked away.

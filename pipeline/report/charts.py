@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from pipeline.errors import ConfigError, ExportError
 from pipeline.export.columns import clean
@@ -25,8 +25,7 @@ COLOURS = ("#2f7fc1", "#c8642b", "#2c9464", "#a561c4", "#b8860b", "#d1495b", "#1
 OTHERS = "#7f7f7f"
 MEASURED, ESTIMATED = COLOURS[0], COLOURS[1]
 _VEGA_LITE = "6.4"
-_WIDTH = 860
-_LONGEST_LABEL = 60
+_WIDTH = 1060
 _ELEMENTS = {"svg", "g", "path", "rect", "line", "text", "tspan"}
 _ATTRIBUTES = {
     "class", "d", "dx", "dy", "fill", "fill-opacity", "font-family", "font-size", "font-style", "font-weight",
@@ -74,10 +73,10 @@ def harmless(text: str) -> str:
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", clean(text))
 
 
-def label(text: str) -> str:
+def label(text: str, longest: int = 52) -> str:
     """The same, and short."""
     line = harmless(text)
-    return line if len(line) <= _LONGEST_LABEL else f"{line[: _LONGEST_LABEL - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def spend(bars: Sequence[Bar], series: Sequence[str], places: Sequence[int], *, mark: str, axis: str) -> Spec:
@@ -91,20 +90,25 @@ def spend(bars: Sequence[Bar], series: Sequence[str], places: Sequence[int], *, 
         "data": {"values": values},
         "mark": {"type": "rect", "clip": True},
         "encoding": {
-            "x": {"field": "begin", "type": "temporal", "scale": {"type": "utc"}, "axis": {"title": None}},
+            "x": {"field": "begin", "type": "temporal", "scale": {"type": "utc"}, "axis": _DATES},
             "x2": {"field": "end"},
             "y": {
                 "field": "low",
                 "type": "quantitative",
                 "stack": None,
-                "axis": {"title": axis, "tickCount": 5, "labelExpr": f"'{mark}$' + format(datum.value, ',~r')"},
+                "axis": {
+                    "title": axis,
+                    "tickCount": 5,
+                    "minExtent": 62,
+                    "labelExpr": f"'{mark}$' + format(datum.value, ',~r')",
+                },
             },
             "y2": {"field": "high"},
             "color": {
                 "field": "series",
                 "type": "nominal",
                 "scale": {"domain": list(series), "range": colours},
-                "legend": {"title": None, "orient": "bottom", "columns": 4, "labelLimit": 190},
+                "legend": {"title": None, "orient": "bottom", "columns": 3, "labelLimit": 280, "columnPadding": 70},
             },
             "description": {"field": "says"},
         },
@@ -114,9 +118,10 @@ def spend(bars: Sequence[Bar], series: Sequence[str], places: Sequence[int], *, 
 def lengths(bars: Sequence[Length], *, axis: str) -> Spec:
     """Bars with names, in the order given; measured and estimated ones in two colours."""
     words = ("measured", "~ estimated")
+    names = distinct([b.label for b in bars])
     values = [
         {"label": name, "value": b.value, "kind": words[not b.is_measured], "says": b.says}
-        for name, b in zip(distinct([b.label for b in bars]), bars, strict=True)
+        for name, b in zip(names, bars, strict=True)
     ]
     return {
         "height": {"step": 22},
@@ -127,7 +132,7 @@ def lengths(bars: Sequence[Length], *, axis: str) -> Spec:
                 "field": "label",
                 "type": "nominal",
                 "sort": None,
-                "axis": {"title": None, "labelLimit": 330},
+                "axis": {"title": None, "labelLimit": 400, "minExtent": 10 + _widest(names)},
             },
             "x": {
                 "field": "value",
@@ -138,7 +143,7 @@ def lengths(bars: Sequence[Length], *, axis: str) -> Spec:
                 "field": "kind",
                 "type": "nominal",
                 "scale": {"domain": list(words), "range": [MEASURED, ESTIMATED]},
-                "legend": {"title": None, "orient": "bottom"},
+                "legend": {"title": None, "orient": "bottom", "columnPadding": 30},
             },
             "description": {"field": "says"},
         },
@@ -149,12 +154,17 @@ def flow(points: Sequence[Point]) -> Spec:
     """The context of a session, request by request, with a dashed line where it was compacted."""
     values = [{"seq": p.seq, "tokens": p.tokens, "says": p.says} for p in points]
     compacted = [{"seq": p.seq, "says": p.says} for p in points if p.is_compacted]
-    x = {"field": "seq", "type": "quantitative", "scale": {"nice": False}, "axis": {"title": "request"}}
+    x = {
+        "field": "seq",
+        "type": "quantitative",
+        "scale": {"nice": False},
+        "axis": {"title": "request", "tickCount": 10},
+    }
     y = {
         "field": "tokens",
         "type": "quantitative",
         "scale": {"zero": True},
-        "axis": {"title": "context (tokens)", "tickCount": 5, "format": "~s"},
+        "axis": {"title": "context (tokens)", "tickCount": 5, "format": "~s", "minExtent": 48},
     }
     return {
         "height": 200,
@@ -178,6 +188,11 @@ def flow(points: Sequence[Point]) -> Spec:
     }
 
 
+def _widest(labels: Sequence[str]) -> int:
+    """Room for labels in px, whatever font the reader has: Vega measures with its own, which is a narrow one."""
+    return min(400, max((round(7.4 * len(label)) for label in labels), default=0))
+
+
 def draw(spec: Spec) -> str:
     """The chart as SVG to stand in HTML. Raises ConfigError without the library, ExportError if it cannot draw."""
     try:
@@ -199,6 +214,7 @@ def missing(package: str) -> ConfigError:
     return ConfigError(f"a report needs the package {package}, which is not installed", hint=hint)
 
 
+_DATES = {"title": None, "format": "%Y-%m-%d", "tickCount": 9}
 _INK = "currentColor"  # of the page, whose colours follow the reader's scheme
 _LOOK: Mapping[str, Any] = {
     "background": None,
@@ -208,7 +224,7 @@ _LOOK: Mapping[str, Any] = {
         "axis": {
             "labelColor": _INK, "titleColor": _INK, "domainColor": _INK, "tickColor": _INK, "gridColor": _INK,
             "gridOpacity": 0.14, "domainOpacity": 0.5, "tickOpacity": 0.5, "labelFontSize": 12, "titleFontSize": 12,
-            "titleFontWeight": "normal",
+            "titleFontWeight": "normal", "labelSeparation": 16, "titlePadding": 8,
         },
         "legend": {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 12, "symbolType": "square"},
     },
@@ -218,11 +234,11 @@ _LOOK: Mapping[str, Any] = {
 def rebuilt(svg: str) -> str:
     """A drawing with nothing in it but shapes and text."""
     without_names = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg.partition(">")[0]) + ">" + svg.partition(">")[2]
-    root = ElementTree.fromstring(without_names)  # noqa: S314 - Vega wrote it a moment ago
+    root = ET.fromstring(without_names)  # noqa: S314 - Vega wrote it a moment ago
     _keep_shapes(root)
     root.set("aria-hidden", "true")  # the figure around it says what it shows, a table beside it every number
     root.set("focusable", "false")
-    return ElementTree.tostring(root, encoding="unicode")
+    return ET.tostring(root, encoding="unicode")
 
 
 def _keep_shapes(element: Element) -> None:
@@ -242,7 +258,7 @@ def _keep_shapes(element: Element) -> None:
         elif name in {"d", "transform"}:
             element.set(name, _LONG_FRACTION.sub(r"\1", element.attrib[name]))
     if says:
-        title = ElementTree.SubElement(element, "title")
+        title = ET.SubElement(element, "title")
         title.text = says
 
 

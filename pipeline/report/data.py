@@ -11,6 +11,8 @@ from pipeline.contracts import ViewColumn
 from pipeline.report.tables import Table, chosen, of_view, table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pipeline.warehouse import Warehouse, Window
 
 Row = dict[str, Any]
@@ -23,7 +25,7 @@ POINTS = 240  # stretches of a session's flow, each of which has a point
 COMPACTIONS = 100  # of a session, that are drawn
 MONEY = ("measured_usd", "estimated_usd")
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-_SUMS = ("requests", "requests_without_usage", "unpriced_requests", *_TOKENS, *MONEY)
+_SUMS = ("requests", *MONEY, *_TOKENS, "unpriced_requests", "requests_without_usage")
 _IDLE = (
     "item_kind", "item", "client", "project", "verdict", "evidence", "requests", "tokens", "idle_cost", "idle_usd",
     "spared_tokens_per_request", "spared_usd_per_request", "spared_tokens_per_month", "spared_usd_per_month",
@@ -57,6 +59,7 @@ class Spend:
 
     period: str
     total: Row
+    complete: dict[str, bool]  # is a sum of `total` that of all models, or are there some of which nothing is known
     by_period: Table
     by_model: Table
     by_both: list[Row]
@@ -71,17 +74,17 @@ class Asked:
         self._window = window
         self.timezone = window.timezone or "UTC"
 
-    def _rows(self, text: str, values: Sequence[Any] | None = None, by: str | None = None) -> list[Row]:
-        options = self._window.options if by is None else {**self._window.options, "by": by}
-        rows: list[Row] = (
-            self._warehouse.select(text, replace(self._window, options=options), values).table().to_pylist()
-        )
+    def _select(self, text: str, values: Sequence[Any] | None = None, by: str = "day") -> pa.Table:
+        window = replace(self._window, options={**self._window.options, "by": by})
+        return self._warehouse.select(text, window, values).table()
+
+    def _rows(self, text: str, values: Sequence[Any] | None = None) -> list[Row]:
+        rows: list[Row] = self._select(text, values).to_pylist()
         return rows
 
-    def _table(self, name: str, columns: Sequence[ViewColumn], text: str, limit: int, by: str = "day") -> Table:
-        window = replace(self._window, options={**self._window.options, "by": by})
-        batches = self._warehouse.select(text, window).batches()
-        return table(name, columns, batches, limit=limit, timezone=self.timezone)
+    def _table(self, name: str, columns: Sequence[ViewColumn], text: str) -> Table:
+        batches = self._warehouse.select(text, self._window).batches()
+        return table(name, columns, batches, limit=TOP, timezone=self.timezone)
 
     def of_view(self, name: str, names: Sequence[str] | None = None, *, order: str = "", limit: int = TOP) -> Table:
         """The first rows of a view, in its own order if none is given, and the totals of all."""
@@ -96,38 +99,27 @@ class Asked:
 
     def spend(self) -> Spend:
         """Sums of `usage`: each is one of the view's own, over the rows of a period or model."""
-        period = self._period()
-        sums = ", ".join(_summed(name) for name in _SUMS)
-        both = self._rows(
-            f"select day, client, model, {sums} from main.usage group by day, client, model"
-            " order by day, client, model",
-            by=period,
-        )
-        total = self._rows(f"select {sums} from main.usage", by=period)[0]
+        import pyarrow.compute as pc
+
+        for period, most in PERIODS:
+            sums = self._select(_SPEND, by=period)
+            parts = {kind: sums.filter(pc.equal(sums["kind"], kind)) for kind in ("all", "period", "model", "both")}
+            if parts["period"].num_rows <= most:
+                break
         of_usage = {column.name: column for column in contracts.load("usage").columns}
         columns = [of_usage[name] for name in _SUMS]
-        by_period = self._table(
-            "usage",
-            [replace(of_usage["day"], name=period), *columns],
-            f"select day as {period}, {sums} from main.usage group by day order by day desc",
-            PERIODS[0][1],
-            period,
-        )
-        tokens = " + ".join(f"coalesce(sum({name}), 0)" for name in _TOKENS)
-        by_model = self._table(
-            "usage",
-            [of_usage["model"], of_usage["client"], *columns],
-            f"select model, client, {sums} from main.usage group by model, client"
-            f" order by {tokens} desc, model, client",
-            MODELS,
-        )
-        return Spend(period, total, by_period, by_model, both, _series(both))
 
-    def _period(self) -> str:
-        for period, most in PERIODS:
-            if self._rows("select count(distinct day) as n from main.usage", by=period)[0]["n"] <= most:
-                return period
-        return PERIODS[-1][0]
+        def grouped(kind: str, keys: Sequence[ViewColumn], order: Sequence[tuple[str, str]], limit: int) -> Table:
+            rows = parts[kind].sort_by(order).select([column.name for column in (*keys, *columns)])
+            return table("usage", (*keys, *columns), rows.to_batches(), limit=limit, timezone=self.timezone)
+
+        by_period = grouped("period", [of_usage["day"]], [("day", "descending")], PERIODS[-1][1])
+        by_period.headings[0] = replace(by_period.headings[0], text=period)
+        order = [("tokens", "descending"), ("model", "ascending"), ("client", "ascending")]
+        by_model = grouped("model", [of_usage["model"], of_usage["client"]], order, MODELS)
+        both: list[Row] = parts["both"].to_pylist()
+        complete = {column.name: not parts["model"][column.name].null_count for column in columns}
+        return Spend(period, parts["all"].to_pylist()[0], complete, by_period, by_model, both, _series(both))
 
     # --- how contexts grew ---------------------------------------------------------------------------------------
 
@@ -156,30 +148,39 @@ class Asked:
             replace(of_context["tokens"], name="size_tokens", doc="latest size; the largest of its projects"),
             *(of_context[name] for name in ("overhead_tokens", "overhead_usd", "tokens_measured", "overhead_measured")),
         ]
-        return self._table("context", columns, _OVERHEAD, TOP)
+        return self._table("context", columns, _OVERHEAD)
 
     def idle(self) -> Table:
         return self.of_view("idle", _IDLE)
 
     # --- cache rewrites, prices, sources ---------------------------------------------------------------------------
 
-    def rewrites_by_cause(self) -> Table:
-        known = {column.name: column for column in contracts.load("cache_rewrites").columns}
-        columns = [
-            known["cause"],
-            ViewColumn("rewrites", "BIGINT", "prefixes written again", "rewrites", "always", total=True),
-            replace(known["rewritten_tokens"], total=True),
-            replace(known["extra_usd"], total=True),
-        ]
-        text = (
-            "select cause, count(*) as rewrites, cast(sum(rewritten_tokens) as bigint) as rewritten_tokens,"
-            " sum(extra_usd) as extra_usd from main.cache_rewrites group by cause order by rewritten_tokens desc, cause"
-        )
-        return self._table("cache_rewrites", columns, text, TOP)
+    def rewrites(self) -> tuple[Table, Table]:
+        """Prefixes written again: sums by cause, and the largest."""
+        import pyarrow.compute as pc
 
-    def rewrites(self) -> Table:
-        order = "rewritten_tokens desc, ts desc, client, session_id, seq"
-        return self.of_view("cache_rewrites", _REWRITES, order=order)
+        contract = contracts.load("cache_rewrites")
+        rows = self._select(
+            f"select {', '.join(_REWRITES)} from main.cache_rewrites"
+            " order by rewritten_tokens desc, ts desc, client, session_id, seq"
+        )
+        largest = of_view(contract, _REWRITES, rows.to_batches(), limit=TOP, timezone=self.timezone)
+        no_sum_of_nothing = pc.ScalarAggregateOptions(min_count=1)
+        sums = (
+            rows.group_by("cause")
+            .aggregate([([], "count_all"), ("rewritten_tokens", "sum"), ("extra_usd", "sum", no_sum_of_nothing)])
+            .select(["cause", "count_all", "rewritten_tokens_sum", "extra_usd_sum"])
+            .rename_columns(["cause", "rewrites", "rewritten_tokens", "extra_usd"])
+            .sort_by([("rewritten_tokens", "descending"), ("cause", "ascending")])
+        )
+        columns = [
+            contract.column("cause"),
+            ViewColumn("rewrites", "BIGINT", "prefixes written again", "rewrites", "always", total=True),
+            replace(contract.column("rewritten_tokens"), total=True),
+            replace(contract.column("extra_usd"), total=True),
+        ]
+        by_cause = table("cache_rewrites", columns, sums.to_batches(), limit=TOP, timezone=self.timezone)
+        return by_cause, largest
 
     def unpriced(self) -> Table:
         return self.of_view("unpriced", _UNPRICED)
@@ -200,7 +201,7 @@ class Asked:
             "select count(*) as sources, count(gone_at) as gone, cast(sum(skipped_lines) as bigint) as skipped_lines,"
             " count(*) filter (where len(warnings) > 0) as warned from main.sources"
         )[0]
-        return counts, self._table("sources", columns, _WARNED, TOP)
+        return counts, self._table("sources", columns, _WARNED)
 
 
 def _summed(name: str) -> str:
@@ -224,6 +225,20 @@ def model_of(row: Mapping[str, Any]) -> str:
     """The model's name, also where none is recorded."""
     return "model n/a" if row["model"] is None else str(row["model"])
 
+
+_SPEND = f"""
+select
+    case grouping_id(day, client, model) when 0 then 'both' when 3 then 'period' when 4 then 'model' else 'all' end
+        as kind,
+    day,
+    client,
+    model,
+    {", ".join(map(_summed, _SUMS))},
+    cast({" + ".join(f"coalesce(sum({name}), 0)" for name in _TOKENS)} as bigint) as tokens
+from main.usage
+group by grouping sets ((day, client, model), (day), (client, model), ())
+order by day, client, model
+"""
 
 # The requests of a session are cut into stretches of equal length; of each the one with the largest
 # context is drawn. First and last are, too, and each compaction with the request before it.

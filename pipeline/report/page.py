@@ -67,6 +67,7 @@ def write(warehouse: Warehouse, window: Window, wanted: Wanted, now: datetime) -
     spend = asked.spend()
     sources, warned = asked.warnings()
     overhead = asked.overhead()
+    rewrites_by_cause, rewrites = asked.rewrites()
     page = template.render(
         title=clean(wanted.title),
         css=css,
@@ -79,7 +80,7 @@ def write(warehouse: Warehouse, window: Window, wanted: Wanted, now: datetime) -
         said=said,
         estimator=estimator,
         is_empty=not spend.total["requests"],
-        facts=_facts(spend.total),
+        facts=_facts(spend),
         spend=spend,
         spend_charts=[_spend_chart(spend, column) for column in MONEY],
         series=SERIES,
@@ -90,8 +91,8 @@ def write(warehouse: Warehouse, window: Window, wanted: Wanted, now: datetime) -
         overhead=overhead,
         overhead_chart=_overhead_chart(overhead),
         idle=asked.idle(),
-        rewrites_by_cause=asked.rewrites_by_cause(),
-        rewrites=asked.rewrites(),
+        rewrites_by_cause=rewrites_by_cause,
+        rewrites=rewrites,
         savings=asked.savings(),
         unpriced=asked.unpriced(),
         sources=sources,
@@ -122,9 +123,7 @@ def _read(name: str) -> str:
 
 def _policy(css: str, script: str) -> str:
     """Nothing is loaded, and nothing runs but the page's own style and script, which their digests name."""
-    style, run = (
-        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode() for text in (css, script)
-    )
+    style, run = (base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode() for text in (css, script))
     parts = ("default-src 'none'", f"script-src 'sha256-{run}'", f"style-src 'sha256-{style}'")
     return "; ".join((*parts, "base-uri 'none'", "form-action 'none'"))
 
@@ -146,21 +145,27 @@ def _window(window: Window) -> str:
     return " ".join(filter(None, ("All requests", clients, project, begin, end)))
 
 
-def _facts(total: Row) -> list[tuple[str, str, str]]:
-    """The sums of all, each with its mark and what it is."""
-    facts = [
-        ("requests", count(total["requests"] or 0, measured=True), ""),
-        ("cost that clients reported", money(total["measured_usd"], measured=True), "measured"),
-        ("cost by usage x price table", money(total["estimated_usd"], measured=False), "estimated"),
-        ("input tokens, not cached", count(total["input_tokens"], measured=True), ""),
-        ("output tokens", count(total["output_tokens"], measured=True), ""),
-        ("tokens read from the cache", count(total["cache_read_tokens"], measured=True), ""),
-        ("tokens written to the cache", count(total["cache_write_tokens"], measured=True), ""),
-        ("requests without a price", count(total["unpriced_requests"] or 0, measured=True), ""),
-    ]
-    if total["requests_without_usage"]:
-        facts.append(("requests without usage", count(total["requests_without_usage"], measured=True), ""))
-    return facts
+_FACTS = {
+    "requests": "requests",
+    "measured_usd": "cost that clients reported",
+    "estimated_usd": "cost by usage x price table",
+    "input_tokens": "input tokens, not cached",
+    "output_tokens": "output tokens",
+    "cache_read_tokens": "tokens read from the cache",
+    "cache_write_tokens": "tokens written to the cache",
+    "unpriced_requests": "requests without a price",
+    "requests_without_usage": "requests without usage",
+}
+
+
+def _facts(spend: Spend) -> list[tuple[str, str]]:
+    """The sums of all, each with its mark: one of which some model's part is not known is not marked measured."""
+    return [(words, _total(spend, name)) for name, words in _FACTS.items()]
+
+
+def _total(spend: Spend, name: str) -> str:
+    written = money if name in MONEY else count
+    return written(spend.total[name], measured=spend.complete[name] and name != MONEY[1])
 
 
 # --- charts --------------------------------------------------------------------------------------------------------
@@ -195,8 +200,9 @@ def _spend_chart(spend: Spend, column: str) -> Chart | None:
     mark = "" if is_measured else "~"
     word = "measured" if is_measured else "estimated"
     svg = charts.draw(charts.spend(bars, labels, places, mark=mark, axis=f"{word} USD a {spend.period}"))
-    total = money(spend.total[column], measured=is_measured)
-    says = f"Bars: {word} cost by {spend.period} and model, {total} in all. The tables below hold the numbers."
+    says = (
+        f"Bars: {word} cost by {spend.period} and model, {_total(spend, column)} in all. Tables below hold the numbers."
+    )
     return Chart(svg, says)
 
 
@@ -207,23 +213,22 @@ def _stretch(period: str, kind: str) -> tuple[int, int]:
         after = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
     else:
         after = day + timedelta(days=7 if kind == "week" else 1)
-    begin, end = (
-        int(datetime(d.year, d.month, d.day, tzinfo=UTC).timestamp() * 1000) for d in (day, after)
-    )
+    begin, end = (int(datetime(d.year, d.month, d.day, tzinfo=UTC).timestamp() * 1000) for d in (day, after))
     return begin + (end - begin) // 20, end - (end - begin) // 20
 
 
 def _overhead_chart(overhead: Table) -> Chart | None:
     heads = [heading.text for heading in overhead.headings]
     place = heads.index("overhead tokens")
-    bars = []
+    bars: list[charts.Length] = []
     for row in overhead.rows:
         cell = row[place]
-        if not isinstance(cell.raw, int) or not cell.raw:
+        if cell.raw is None or isinstance(cell.raw, str) or not cell.raw:
             continue
         kind, name, client = (cell.text for cell in row[:3])
         words = charts.harmless(f"{name}, {kind}, {client}: {cell.text} tokens")
-        bars.append(charts.Length(charts.label(f"{name} · {kind}"), cell.raw, cell.mark != "estimated", words))
+        shown = f"{charts.label(name, 34)} · {kind} · {client}"
+        bars.append(charts.Length(shown, cell.raw, cell.mark != "estimated", words))
     if not bars:
         return None
     svg = charts.draw(charts.lengths(bars, axis="tokens carried: size x requests"))
@@ -270,8 +275,8 @@ def _points(flow: Flow, timezone: str) -> Table:
 
     from pipeline.contracts import load
 
-    names = ("seq", "ts", "model", "is_compacted", "context_tokens", "delta", "output_tokens")
-    names += tuple(f"{name}_tokens" for name in _ADDED)
+    added = (f"{name}_tokens" for name in _ADDED)
+    names = ("seq", "ts", "model", "is_compacted", "context_tokens", "delta", "output_tokens", *added)
     contract = load("flow")
     kinds = {"BIGINT": pa.int64(), "VARCHAR": pa.string(), "BOOLEAN": pa.bool_()}
     columns: list[ViewColumn] = [contract.column(name) for name in (*names, "unexplained_tokens")]
@@ -279,4 +284,3 @@ def _points(flow: Flow, timezone: str) -> Table:
     rows = [{c.name: point[c.name] for c in columns} for point in flow.points]
     batches = pa.Table.from_pylist(rows, schema=schema).to_batches()
     return table("flow", columns, batches, limit=len(rows), timezone=timezone, totals=False)
-

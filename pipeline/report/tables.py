@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from pipeline.contracts import Contract, ViewColumn
 from pipeline.export import Options, Rows
@@ -15,6 +13,10 @@ from pipeline.export.columns import clean
 from pipeline.export.columns import columns as columns_for_people
 from pipeline.export.marks import ESTIMATED, NA
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ONE_LINE = 28  # characters
 LONGEST_TEXT = 300  # characters of a name; a transcript may hold one of a megabyte
 
 
@@ -31,6 +33,11 @@ class Cell:
         if self.text == NA:
             return "na"
         return "estimated" if self.text.startswith(ESTIMATED) else ""
+
+    @property
+    def is_long(self) -> bool:
+        """Is it a text that needs more than one line?"""
+        return len(self.text) > ONE_LINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,7 @@ def table(
         keep = max(0, min(batch.num_rows, limit - seen))
         for values, place, column in zip(raw, places, made, strict=True):
             column.take(batch, keep)
-            values += _sortable(batch.column(place).slice(0, keep))
+            values.extend(_sortable(batch.column(place).slice(0, keep)))
         seen += batch.num_rows
         kept += keep
     cells = [
@@ -121,4 +128,3 @@ def _sortable(values: pa.Array) -> list[float | str | None]:
 
 def _short(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
-
