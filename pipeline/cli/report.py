@@ -46,4 +46,4 @@ def command(lake: Path, output: str, title: str, sessions: int, estimator: str |
     with destination(output) as stream:
         stream.write(page)
     if output != "-":
-        log.LOGGER.info("report written to %s (%.1f MB)", output, len(page) / 1e6)
+        log.LOGGER.info("report written to %s (%d KB)", output, len(page) // 1000)

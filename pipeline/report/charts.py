@@ -32,6 +32,7 @@ _ATTRIBUTES = {
     "height", "opacity", "stroke", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "stroke-miterlimit",
     "stroke-opacity", "stroke-width", "text-anchor", "transform", "viewBox", "width", "x", "x1", "x2", "y", "y1", "y2",
 }  # fmt: skip
+_SVG = "{http://www.w3.org/2000/svg}"
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LONG_FRACTION = re.compile(r"(\.\d{2})\d+")
 
@@ -233,8 +234,9 @@ _LOOK: Mapping[str, Any] = {
 
 def rebuilt(svg: str) -> str:
     """A drawing with nothing in it but shapes and text."""
-    without_names = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg.partition(">")[0]) + ">" + svg.partition(">")[2]
-    root = ET.fromstring(without_names)  # noqa: S314 - Vega wrote it a moment ago
+    root = ET.fromstring(svg)  # noqa: S314 - Vega wrote it a moment ago
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(_SVG)  # in HTML it needs no name space
     _keep_shapes(root)
     root.set("aria-hidden", "true")  # the figure around it says what it shows, a table beside it every number
     root.set("focusable", "false")

@@ -144,7 +144,9 @@ class Asked:
         columns = [
             *(of_context[name] for name in ("item_kind", "item", "client")),
             ViewColumn("projects", "BIGINT", "projects whose sessions carried it", "projects", "always"),
-            *(of_context[name] for name in ("requests", "unsized_items", "unpriced_requests")),
+            # Of requests there is no total: one carries many items.
+            *(replace(of_context[name], total=False) for name in ("requests", "unpriced_requests")),
+            of_context["unsized_items"],
             replace(of_context["tokens"], name="size_tokens", doc="latest size; the largest of its projects"),
             *(of_context[name] for name in ("overhead_tokens", "overhead_usd", "tokens_measured", "overhead_measured")),
         ]
@@ -279,8 +281,8 @@ select
     client,
     count(distinct coalesce(project, '')) as projects,
     cast(sum(requests) as bigint) as requests,
-    cast(sum(unsized_items) as bigint) as unsized_items,
     cast(sum(unpriced_requests) as bigint) as unpriced_requests,
+    cast(sum(unsized_items) as bigint) as unsized_items,
     max(tokens) as size_tokens,
     cast(sum(overhead_tokens) as bigint) as overhead_tokens,
     sum(overhead_usd) as overhead_usd,

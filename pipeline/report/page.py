@@ -244,7 +244,7 @@ def _session(flow: Flow, timezone: str) -> Session:
     facts = (
         f"{row['client']}, session {row['session_id']}, project {row['project'] or 'n/a'}, begun {begun}: "
         f"{count(row['requests'], measured=True)} requests, largest context "
-        f"{count(row['max_context_tokens'], measured=True)} tokens, {flow.n_compactions:,} compactions; "
+        f"{count(row['max_context_tokens'], measured=True)} tokens, {_compactions(flow)}; "
         f"measured {spent[0]}, estimated {spent[1]}"
     )
     points = [
@@ -255,12 +255,16 @@ def _session(flow: Flow, timezone: str) -> Session:
     if any(point.tokens is not None for point in points):
         says = (
             f"Line: the context of {flow.n_requests:,} requests of the session {heading}, at most "
-            f"{count(row['max_context_tokens'], measured=True)} tokens, with {flow.n_compactions:,} compactions as "
-            "dashed lines. The table below holds the points."
+            f"{count(row['max_context_tokens'], measured=True)} tokens, with {_compactions(flow)} "
+            "(dashed lines). The table below holds the points."
         )
         chart = Chart(charts.draw(charts.flow(points)), clean(says))
     drawn = f"{len(points):,} of {flow.n_requests:,} requests are drawn"
     return Session(heading, clean(facts), drawn, chart, _points(flow, timezone))
+
+
+def _compactions(flow: Flow) -> str:
+    return f"{flow.n_compactions:,} compaction{'' if flow.n_compactions == 1 else 's'}"
 
 
 def _point_says(point: Row) -> str:
