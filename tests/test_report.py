@@ -9,12 +9,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.errors import ConfigError
 from pipeline.export.marks import money
 from pipeline.report import charts
 from pipeline.report.data import POINTS, TOP, Asked
@@ -25,7 +28,7 @@ from tests.robustness.transcripts import project
 from tests.tools.lakes import ask, ingest, query, sample_lake
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
 
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
@@ -59,7 +62,7 @@ def line(kind: str, number: int, **more: Any) -> bytes:
 
 def response(number: int, model: str, context: int = 1000, **more: Any) -> bytes:
     usage = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": context}
-    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model}
+    message: dict[str, Any] = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model}
     message |= {"usage": usage | {"output_tokens": 5}, "content": [{"type": "text", "text": "x"}]}
     return line("assistant", number, requestId=f"req_{number}", message=message, **more)
 
@@ -106,6 +109,12 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(lake: Path, window: Window | None = None, **wanted: Any) -> str:
     with connect(lake) as warehouse:
         return write(warehouse, window or Window(), Wanted(**wanted), NOW).decode()
+
+
+@cache
+def page_of(lake: Path) -> str:
+    """The page of all of a lake, made once: each takes a second or two."""
+    return made(lake, title=f"AgentLens {IMAGE}", sessions=3)
 
 
 # --- reading a page ----------------------------------------------------------------------------------------------
@@ -177,7 +186,7 @@ def number(raw: str | None) -> float | None:
 
 
 def test_page_is_whole_and_loads_nothing(sample: Path) -> None:
-    page = made(sample)
+    page = page_of(sample)
     reader = Reader(page)
     assert page.startswith("<!DOCTYPE html>\n<html")
     assert not [e for e in reader.elements if e[0] in {"link", "img", "iframe", "object", "embed", "base", "form"}]
@@ -190,7 +199,7 @@ def test_page_is_whole_and_loads_nothing(sample: Path) -> None:
 
 
 def test_policy_lets_nothing_run_but_the_pages_own(sample: Path) -> None:
-    elements = Reader(made(sample)).elements
+    elements = Reader(page_of(sample)).elements
     (policy,) = [str(a["content"]) for tag, a in elements if tag == "meta" and "http-equiv" in a]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
@@ -200,12 +209,12 @@ def test_policy_lets_nothing_run_but_the_pages_own(sample: Path) -> None:
 
 def test_page_can_be_walked(sample: Path) -> None:
     """Landmarks, headings in order, a caption and scopes in every table, a name for every drawing."""
-    page = made(sample)
+    page = page_of(sample)
     elements = Reader(page).elements
     tags = [tag for tag, _ in elements]
     assert [tags.count(tag) for tag in ("header", "nav", "main", "footer", "h1")] == [1, 1, 1, 1, 1]
     levels = [int(tag[1]) for tag in tags if tag in {"h1", "h2", "h3"}]
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after - before <= 1 for before, after in pairwise(levels))
     assert tags.count("table") == tags.count("caption") > 5
     assert all(a.get("scope") for tag, a in elements if tag == "th")
     assert all(a.get("aria-label") for _, a in elements if a.get("role") == "img")
@@ -218,13 +227,13 @@ def test_page_can_be_walked(sample: Path) -> None:
 
 
 def test_every_chart_is_drawn(sample: Path) -> None:
-    page = made(sample, sessions=3)
+    page = page_of(sample)
     drawings = [tag for tag, _ in Reader(page).elements if tag == "svg"]
     assert len(drawings) == 1 + 3 + 1  # estimated spend (no client of the sample reports a cost), contexts, overhead
 
 
 def test_legend_and_sizing_are_said(sample: Path) -> None:
-    text = Reader(made(sample)).text
+    text = Reader(page_of(sample)).text
     for words in ("not recorded", "estimated, from a text's size", "never added", "Sizes of texts: estimated as"):
         assert words in text
 
@@ -233,7 +242,7 @@ def test_legend_and_sizing_are_said(sample: Path) -> None:
 
 
 def test_spend_is_that_of_usage(sample: Path) -> None:
-    grids = Reader(made(sample)).grids
+    grids = Reader(page_of(sample)).grids
     by_day = query(
         sample,
         "select day, sum(estimated_usd) as estimated, sum(measured_usd) as measured, sum(requests) as requests"
@@ -255,7 +264,7 @@ def test_spend_is_that_of_usage(sample: Path) -> None:
 
 def test_measured_and_estimated_money_stand_apart(hostile: Path) -> None:
     """One request's cost is reported, one is estimated, those of unknown models are n/a."""
-    reader = Reader(made(hostile))
+    reader = Reader(page_of(hostile))
     grid = reader.grids["table-model"]
     (place,) = [i for i, (model, _) in enumerate(grid.column("model")) if model == "claude-sonnet-5"]
     (estimated,) = [r["estimated_usd"] for r in ask(hostile, "requests") if r["estimated_usd"] is not None]
@@ -267,7 +276,7 @@ def test_measured_and_estimated_money_stand_apart(hostile: Path) -> None:
 
 
 def test_idle_items_are_those_of_the_view(sample: Path) -> None:
-    grid = Reader(made(sample)).grids["table-idle"]
+    grid = Reader(page_of(sample)).grids["table-idle"]
     rows = ask(sample, "idle")
     assert f"{TOP} of {len(rows)} rows" in grid.caption
     assert [text for text, _ in grid.column("item")] == [row["item"] for row in rows[:TOP]]
@@ -282,7 +291,7 @@ def test_idle_items_are_those_of_the_view(sample: Path) -> None:
 
 
 def test_overhead_is_summed_over_projects(sample: Path) -> None:
-    grid = Reader(made(sample)).grids["table-overhead"]
+    grid = Reader(page_of(sample)).grids["table-overhead"]
     rows = ask(sample, "context")
     for (item, _), (kind, _), (client, _), (text, raw) in zip(
         *(grid.column(name) for name in ("item", "item kind", "client", "overhead tokens")), strict=True
@@ -294,7 +303,7 @@ def test_overhead_is_summed_over_projects(sample: Path) -> None:
 
 
 def test_unpriced_models_and_rewrites_are_named(sample: Path) -> None:
-    grids = Reader(made(sample)).grids
+    grids = Reader(page_of(sample)).grids
     assert [text for text, _ in grids["table-unpriced"].column("model")] == [
         r["model"] for r in ask(sample, "unpriced")
     ]
@@ -321,7 +330,7 @@ def test_points_of_a_long_session_are_requests_of_it(long_session: Path) -> None
 
 
 def test_sources_with_skipped_lines_are_listed(hostile: Path) -> None:
-    grid = Reader(made(hostile)).grids["table-warnings"]
+    grid = Reader(page_of(hostile)).grids["table-warnings"]
     assert [raw for _, raw in grid.column("skipped lines")] == ["1"]
     assert IMAGE in grid.column("path")[0][0]
 
@@ -360,7 +369,7 @@ def test_many_days_become_weeks(tmp_path: Path) -> None:
 
 
 def test_names_are_nothing_but_text(hostile: Path) -> None:
-    page = made(hostile, title=IMAGE)
+    page = page_of(hostile)
     reader = Reader(page)
     assert {"img", "b"} & {tag for tag, _ in reader.elements} == set()
     assert len([tag for tag, _ in reader.elements if tag == "script"]) == 1
@@ -370,7 +379,7 @@ def test_names_are_nothing_but_text(hostile: Path) -> None:
     assert "49" not in {text for text, _ in reader.grids["table-overhead"].column("item")}
     assert "<!--" not in page
     assert "\u2028" not in page
-    assert f"<title>{IMAGE}" not in page
+    assert f"<title>AgentLens {IMAGE}" not in page
 
 
 def test_drawing_holds_shapes_and_texts_only() -> None:
@@ -438,7 +447,7 @@ def test_what_cannot_be_done_is_one_line(agentlens: Agentlens, sample: Path, tmp
 @pytest.mark.parametrize("package", ["jinja2", "vl_convert"])
 def test_missing_library_is_said_in_a_line(sample: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(charts.ConfigError, match=r"which is not installed; install it with: pip install .*report"):
+    with pytest.raises(ConfigError, match=r"which is not installed; install it with: pip install .*report"):
         made(sample)
 
 
@@ -484,9 +493,13 @@ def opened(browser: Browser, path: Path, **options: Any) -> Watched:
     def hear(message: ConsoleMessage) -> None:
         watched.said.append(message.text)
 
+    def shut(dialog: Dialog) -> None:
+        watched.said.append(dialog.message)
+        dialog.dismiss()
+
     page.on("console", hear)
     page.on("pageerror", lambda error: watched.said.append(str(error)))
-    page.on("dialog", lambda dialog: (watched.said.append(dialog.message), dialog.dismiss()))
+    page.on("dialog", shut)
     page.on("request", lambda request: watched.asked.append(request.url))
     page.goto(path.as_uri())
     return watched
@@ -497,7 +510,7 @@ def files(sample: Path, hostile: Path, tmp_path_factory: pytest.TempPathFactory)
     """Two pages on disk."""
     folder = tmp_path_factory.mktemp("pages")
     for name, lake in (("sample", sample), ("hostile", hostile)):
-        (folder / f"{name}.html").write_text(made(lake), encoding="utf-8")
+        (folder / f"{name}.html").write_text(page_of(lake), encoding="utf-8")
     return {path.stem: path for path in folder.glob("*.html")}
 
 
@@ -533,7 +546,7 @@ def test_policy_holds(browser: Browser, files: dict[str, Path]) -> None:
         '\'<img src="https://example.invalid/x" onerror="document.title = 1"><b onclick="document.title = 2">b</b>\')'
     )
     watched.page.locator("main > b").click()
-    assert watched.page.title() == "AgentLens report"
+    assert watched.page.title() == f"AgentLens {IMAGE}"
     assert any("Content Security Policy" in text for text in watched.said)
     watched.page.context.close()
 
