@@ -159,7 +159,7 @@ def flow(points: Sequence[Point]) -> Spec:
         "field": "seq",
         "type": "quantitative",
         "scale": {"nice": False},
-        "axis": {"title": "request", "tickCount": 10},
+        "axis": {"title": "request", "tickCount": 10, "tickMinStep": 1},
     }
     y = {
         "field": "tokens",
