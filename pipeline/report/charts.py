@@ -26,6 +26,8 @@ OTHERS = "#7f7f7f"
 MEASURED, ESTIMATED = COLOURS[0], COLOURS[1]
 _VEGA_LITE = "6.4"
 _WIDTH = 1060
+_FEWEST_BARS = 8  # for which a chart over time has room
+_DATES = 9  # on its axis
 _ELEMENTS = {"svg", "g", "path", "rect", "line", "text", "tspan"}
 _ATTRIBUTES = {
     "class", "d", "dx", "dy", "fill", "fill-opacity", "font-family", "font-size", "font-style", "font-weight",
@@ -91,7 +93,7 @@ def spend(bars: Sequence[Bar], series: Sequence[str], places: Sequence[int], *, 
         "data": {"values": values},
         "mark": {"type": "rect", "clip": True},
         "encoding": {
-            "x": {"field": "begin", "type": "temporal", "scale": {"type": "utc"}, "axis": _DATES},
+            "x": {"field": "begin", "type": "temporal", **_dates(bars)},
             "x2": {"field": "end"},
             "y": {
                 "field": "low",
@@ -113,6 +115,18 @@ def spend(bars: Sequence[Bar], series: Sequence[str], places: Sequence[int], *, 
             },
             "description": {"field": "says"},
         },
+    }
+
+
+def _dates(bars: Sequence[Bar]) -> Spec:
+    """A scale of time that is not filled by a single bar, and an axis that names days on which a bar begins."""
+    first, last = min(bar.begin for bar in bars), max(bar.end for bar in bars)
+    pad = max(0, (_FEWEST_BARS * (bars[0].end - bars[0].begin) - (last - first)) // 2)
+    begins = sorted({bar.begin for bar in bars})
+    step = -(-len(begins) // _DATES)
+    return {
+        "scale": {"type": "utc", "domain": [first - pad, last + pad]},
+        "axis": {"title": None, "format": "%Y-%m-%d", "values": begins[::step], "labelAlign": "left"},
     }
 
 
@@ -215,7 +229,6 @@ def missing(package: str) -> ConfigError:
     return ConfigError(f"a report needs the package {package}, which is not installed", hint=hint)
 
 
-_DATES = {"title": None, "format": "%Y-%m-%d", "tickCount": 9}
 _INK = "currentColor"  # of the page, whose colours follow the reader's scheme
 _LOOK: Mapping[str, Any] = {
     "background": None,
