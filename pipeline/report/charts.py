@@ -126,7 +126,13 @@ def _dates(bars: Sequence[Bar]) -> Spec:
     step = -(-len(begins) // _DATES)
     return {
         "scale": {"type": "utc", "domain": [first - pad, last + pad]},
-        "axis": {"title": None, "format": "%Y-%m-%d", "values": begins[::step], "labelAlign": "left"},
+        "axis": {
+            "title": None,
+            "format": "%Y-%m-%d",
+            "values": begins[::step],
+            "labelAlign": "left",
+            "labelOverlap": "greedy",
+        },
     }
 
 
