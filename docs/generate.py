@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import inspect
+import json
 import re
 import shlex
 import subprocess
@@ -45,10 +46,10 @@ def _run() -> str:
     return _call("run", "--home", "data/sample/home", "--machine", "sample", "--timezone", "UTC")
 
 
-def _call(*arguments: str) -> str:
+def _call(*arguments: str, width: str = WIDTH) -> str:
     place = _place().name
     environ = {"AGENTLENS_LAKE": f"{place}/lake", "HOME": place, "PYTHONPATH": str(ROOT)}
-    environ |= {"COLUMNS": WIDTH, "TZ": "UTC", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+    environ |= {"COLUMNS": width, "TZ": "UTC", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
     command = [sys.executable, "-m", "pipeline", *arguments]
     done = subprocess.run(
         command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, encoding="utf-8"
@@ -68,6 +69,40 @@ def console(line: str, form: str = "table") -> str:
     """A command as it is typed on a terminal, and what it prints."""
     _run()
     return _fenced(f"$ {line}\n{_call(*shlex.split(line)[1:], '--format', form)}", "console")
+
+
+def doctor(*checks: str) -> str:
+    """The lines of some checks of `agentlens doctor`, with what to do."""
+    _run()
+    heads = tuple(check.replace("_", " ") for check in checks)
+    lines: list[str] = []
+    shown = False
+    # Where the sample lies and when its files were written depends on the checkout, and so would breaks of lines.
+    said = _call("doctor", "--home", "data/sample/home", width="1000").replace(str(ROOT), "~/agentlens")
+    for line in re.sub(r", newest [\d-]+ [\d:]+ UTC", ", newest 2026-11-29 16:20 UTC", said).splitlines():
+        shown = line[9:].startswith(heads) or (shown and line.startswith(" "))
+        lines += [line] if shown else []
+    return _fenced("\n".join(["$ agentlens doctor --home data/sample/home", *lines]), "console")
+
+
+def mcp_call(tool: str, arguments: dict[str, object]) -> str:
+    """A call of a tool of `agentlens mcp` by the SDK's client, and its answer."""
+    import anyio
+    from mcp import Client, StdioServerParameters, stdio_client
+    from mcp.types import TextContent
+
+    _run()
+    place = _place().name
+    environ = {"HOME": place, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
+    command = ["-m", "pipeline", "mcp", "--lake", f"{place}/lake"]
+    parameters = StdioServerParameters(command=sys.executable, args=command, env=environ)
+
+    async def answer() -> str:
+        async with Client(stdio_client(parameters)) as client:
+            (content,) = (await client.call_tool(tool, arguments)).content
+            return content.text if isinstance(content, TextContent) else ""
+
+    return _fenced(f"{tool} {json.dumps(arguments)}\n{anyio.run(answer)}", "text")
 
 
 def csv_head(view: str, rows: int, *columns: str) -> str:

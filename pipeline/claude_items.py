@@ -210,19 +210,25 @@ def _listed(kind: str, name: str, text: Text, place: Place, settings: Settings, 
     front, body = config.front(text)
     own_name = words(front.get("name")) if front and kind == "skill" else None
     full = place.prefix + (own_name or name)
-    baseline: int | None = None
+    entry: str | None = None
     override = settings.overrides.get(full, "on")
     if override in _NOT_LISTED or (front and is_yes(front.get("disable-model-invocation"))):
-        baseline = 0
+        entry = ""
     elif override == "name-only":
-        baseline = len(f"- {full}")
+        entry = f"- {full}"
     elif front is not None:
         said = words(front.get("description")) or (first_paragraph(body) if text.is_whole else None) or ""
         when = words(front.get("when_to_use")) or words(front.get("when-to-use"))
-        said = f"{said} - {when}" if when else said
-        baseline = len(f"- {full}: {said[: settings.description_chars]}") if said else len(f"- {full}")
+        said = _cut(f"{said} - {when}" if when else said, settings.description_chars)
+        if said or text.is_whole:
+            entry = f"- {full}: {said}" if said else f"- {full}"
     size = len(body) if text.is_whole else None
-    return _found(kind, full, place, text, baseline, size)
+    return _found(kind, full, place, text, entry, size, config)
+
+
+def _cut(description: str, longest: int) -> str:
+    """A description as the client lists it: one that is too long ends in an ellipsis, and has so many characters."""
+    return description if len(description) <= longest else description[: longest - 1] + "\u2026"
 
 
 def _agent(text: Text, place: Place, config: ConfigFiles) -> Found:
@@ -230,16 +236,20 @@ def _agent(text: Text, place: Place, config: ConfigFiles) -> Found:
     front, body = config.front(text)
     name = (words(front.get("name")) if front else None) or os.path.basename(text.path).removesuffix(".md")
     full = place.prefix + name
-    baseline = None
+    entry = None
     if front is not None:
         tools = texts(front.get("tools"))
         entry = f"- {full}: {words(front.get('description')) or ''} (Tools: {', '.join(tools) or '*'})"
-        baseline = len(entry)
-    return _found("agent", full, place, text, baseline, len(body) if text.is_whole else None)
+    return _found("agent", full, place, text, entry, len(body) if text.is_whole else None, config)
 
 
-def _found(kind: str, name: str, place: Place, text: Text, baseline: int | None, body: int | None) -> Found:
-    return Found(kind, name, place.scope, text.path, text.mtime_ns, place.project, baseline, body, text.sha256)
+def _found(
+    kind: str, name: str, place: Place, text: Text, baseline: str | None, body: int | None, config: ConfigFiles
+) -> Found:
+    """An item of a file; `baseline` is the text of it that is always in the context, None where it is not known."""
+    size = None if baseline is None else len(baseline)
+    digest = config.show(baseline)
+    return Found(kind, name, place.scope, text.path, text.mtime_ns, place.project, size, body, text.sha256, digest)
 
 
 # --- instruction files -----------------------------------------------------------------------------------------------
@@ -274,7 +284,7 @@ def _instructions(
         _, body = split_front(text.text)
         plain = _without_comments(body)
         name = relative(at, place.project) if place.project else at
-        yield _found("instruction", name, place, text, len(plain) if text.is_whole else None, None)
+        yield _found("instruction", name, place, text, plain if text.is_whole else None, None, config)
         if hops < IMPORT_HOPS:
             for target in imports(plain):
                 found = _import(target, at, home, config)
@@ -322,7 +332,7 @@ def _memory(root: str, project: str, config: ConfigFiles) -> Iterator[Found]:
         return
     sent = "".join(text.text.splitlines(keepends=True)[:MEMORY_LINES])
     sent = sent.encode("utf-8", "replace")[:MEMORY_BYTES].decode("utf-8", "ignore")
-    yield _found("memory", text.path, Place("project", project), text, len(sent), None)
+    yield _found("memory", text.path, Place("project", project), text, sent, None, config)
 
 
 @lru_cache(maxsize=4096)

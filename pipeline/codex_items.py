@@ -80,7 +80,7 @@ def _global_instructions(root: str, config: ConfigFiles) -> Iterator[Found]:
     for name in ("AGENTS.override.md", "AGENTS.md"):
         text = config.text(os.path.join(root, name))
         if text and text.text.strip():
-            yield _instruction(text, "user", None, len(text.text) if text.is_whole else None)
+            yield _instruction(text, "user", None, text.text if text.is_whole else None, config)
             return
 
 
@@ -98,13 +98,29 @@ def _project_instructions(chain: list[str], settings: Mapping[str, Any], config:
             sent = data[:left].decode("utf-8", "ignore")
             left -= min(left, len(data))
             if sent.strip():
-                yield _instruction(text, "project", folder, len(sent))
+                is_known = text.is_whole or len(sent) < len(text.text)
+                yield _instruction(text, "project", folder, sent if is_known else None, config)
             break
 
 
-def _instruction(text: Text, scope: str, project: str | None, chars: int | None) -> Found:
+def _instruction(text: Text, scope: str, project: str | None, sent: str | None, config: ConfigFiles) -> Found:
     name = relative(text.path, project) if project else text.path
-    return Found("instruction", name, scope, text.path, text.mtime_ns, project, chars, None, text.sha256)
+    return _found("instruction", name, scope, project, text, sent, None, config)
+
+
+def _found(
+    kind: str,
+    name: str,
+    scope: str,
+    project: str | None,
+    text: Text,
+    baseline: str | None,
+    body: int | None,
+    config: ConfigFiles,
+) -> Found:
+    """An item of a file; `baseline` is the text of it that is always in the context, None where it is not known."""
+    size = None if baseline is None else len(baseline)
+    return Found(kind, name, scope, text.path, text.mtime_ns, project, size, body, text.sha256, config.show(baseline))
 
 
 # --- skills, agents, servers -----------------------------------------------------------------------------------------
@@ -133,13 +149,13 @@ def _skill(text: Text, scope: str, project: str | None, config: ConfigFiles) -> 
     folder = os.path.dirname(text.path)
     name = (words(front.get("name")) if front else None) or os.path.basename(folder)
     said = words(front.get("description")) if front else None
-    baseline = len(f"- {name}: {said[:LONGEST_DESCRIPTION]} (file: {text.path})") if said else None
+    entry = f"- {name}: {said[:LONGEST_DESCRIPTION]} (file: {text.path})" if said else None
     if not _may_be_listed(folder, config):
-        baseline = 0
+        entry = ""
     elif front is not None and said is None:
         config.warn(f"{text.path}: it has no description")
     size = len(text.text) if text.is_whole else None
-    return Found("skill", name, scope, text.path, text.mtime_ns, project, baseline, size, text.sha256)
+    return _found("skill", name, scope, project, text, entry, size, config)
 
 
 def _may_be_listed(folder: str, config: ConfigFiles) -> bool:
@@ -165,9 +181,9 @@ def _agents(folder: str, scope: str, project: str | None, config: ConfigFiles) -
         name = words(role.get("name")) or os.path.basename(path).removesuffix(".toml")
         said = words(role.get("description"))
         instructions = role.get("developer_instructions")
-        baseline = len(f"- {name}: {said}") if said else None
+        entry = f"- {name}: {said}" if said else None
         body = len(instructions) if isinstance(instructions, str) else None if role else len(text.text)
-        yield Found("agent", name, scope, path, text.mtime_ns, project, baseline, body, text.sha256)
+        yield _found("agent", name, scope, project, text, entry, body, config)
 
 
 def _servers(

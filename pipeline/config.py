@@ -1,8 +1,8 @@
 """Reading clients' configuration: bounded, never failing, and remembering what the answer depends on.
 
 Everything goes through a `ConfigFiles`, which notes each path that it looked at, also those that were not there. The
-next run compares those paths' sizes and times, and reads nothing if they are as they were. No text leaves a reader:
-only sizes, names, paths, hashes.
+next run compares those paths' sizes and times, and reads nothing if they are as they were. What a reader yields holds
+no texts: only sizes, names, paths, hashes. A text leaves it only where somebody asks for that very text by its hash.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Found:
     baseline_chars: int | None = None
     body_chars: int | None = None
     sha256: str | None = None
+    baseline_sha256: str | None = None  # of the text that `baseline_chars` counts
 
 
 @runtime_checkable
@@ -75,6 +76,16 @@ class ConfigFiles:
     unreadable: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
     dropped_warnings: int = 0
+    texts: dict[str, str | None] | None = None  # by SHA-256: those that are asked for, to be filled in; never stored
+
+    def show(self, text: str | None) -> str | None:
+        """SHA-256 of a text that is always in the context, None if there is none; it is kept if it was asked for."""
+        if not text:
+            return None
+        digest = sha256(text)
+        if self.texts is not None and digest in self.texts:
+            self.texts[digest] = text
+        return digest
 
     def warn(self, text: str) -> None:
         if text in self.warnings:

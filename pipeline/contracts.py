@@ -52,6 +52,7 @@ class Contract:
     keep: tuple[str, ...] = ()  # columns that a narrow terminal should show, beside the grain
     has_window: bool = True
     sizes_texts: bool = False  # are there sizes of texts in it, which an estimator makes
+    course: str | None = None  # a count whose course a terminal draws: a line for each key, along the last one
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -145,4 +146,5 @@ def load(name: str) -> Contract:
         keep=tuple(data.get("keep", ())),
         has_window=data.get("has_window", True),
         sizes_texts=data.get("sizes_texts", False),
+        course=data.get("course"),
     )

@@ -39,6 +39,10 @@ class LakeLockedError(LakeError):
     """Another run holds the lake. Facts: path, holder."""
 
 
+class LedgerError(AgentLensError):
+    """A ledger of retrieval tools cannot be read or written. Facts: path, is_locked."""
+
+
 class SourceError(AgentLensError):
     """A transcript cannot be read. Facts: path, line. Never leaves `ingest`: it becomes a warning."""
 

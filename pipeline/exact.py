@@ -1,8 +1,8 @@
 """Exact sizes of texts, by the token counting endpoint of the Anthropic API. The only module that uses the network.
 
-The lake keeps no texts, only their hashes. So the transcripts that hold a wanted text are parsed once more, what was
-asked for is held in memory, sent, and forgotten. What comes back is kept in the table `exact_counts` by hash and
-model, so that nothing is counted twice.
+The lake keeps no texts, only their hashes. So the transcripts that hold a wanted text are parsed once more, and the
+clients' configuration is read once more for a text that stands in none; what was asked for is held in memory, sent,
+and forgotten. What comes back is kept in the table `exact_counts` by hash and model, so that nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pipeline import clients
-from pipeline.client import Report, Source
+from pipeline import clients, inventory
+from pipeline.client import Home, Report, Source
 from pipeline.errors import AgentLensError
 from pipeline.jsonl import open_source
-from pipeline.lake import PackWriter, by_month, lock
+from pipeline.lake import PackWriter, by_month, lock, sweep
 from pipeline.manifest import Manifest
 from pipeline.schema import ExactCount
 from pipeline.warehouse import connect, refresh
@@ -42,9 +42,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The lake to count for, and the environment that holds the key. `wait_seconds` is for the lake's lock."""
+    """The lake to count for, the home whose configuration may hold a text, and the environment that holds the key.
+
+    `wait_seconds` is for the lake's lock.
+    """
 
     lake: Path
+    home: Home
     machine: str
     environ: Mapping[str, str]
     clients: tuple[str, ...] = ()  # empty: all
@@ -77,7 +81,8 @@ def count(options: Options, note: Say, warn: Say) -> int:
     read_texts(options, wanted)
     lost = len({one.sha256 for one in wanted if one.text is None})
     if lost:
-        warn(f"exact: {lost} texts do not stand in a transcript on this machine any more; they stay estimated")
+        where = "in a transcript or in the configuration"
+        warn(f"exact: {lost} texts do not stand {where} on this machine any more; they stay estimated")
     found = [one for one in wanted if one.text is not None and _is_sendable(one.text)]
     if not found:
         return 0
@@ -111,7 +116,7 @@ def find_wanted(options: Options) -> list[Wanted]:
 
 
 def read_texts(options: Options, wanted: Sequence[Wanted]) -> None:
-    """Fill in the texts, from as few of this machine's transcripts as hold them."""
+    """Fill in the texts, from as few of this machine's transcripts as hold them, else from the configuration."""
     texts: dict[str, str | None] = {one.sha256: None for one in wanted}
     holders: dict[tuple[str, str], set[str]] = defaultdict(set)
     with connect(options.lake) as warehouse:
@@ -128,6 +133,8 @@ def read_texts(options: Options, wanted: Sequence[Wanted]) -> None:
     for (client, path), held in sorted(holders.items(), key=lambda holder: (-len(holder[1]), holder[0])):
         if any(text in texts and texts[text] is None for text in held):
             _read_file(client, Path(path), texts)
+    state = Manifest(options.lake, options.machine).read()
+    inventory.show_texts(options.home, options.clients or clients.names(), state.meta if state else {}, texts)
     for one in wanted:
         one.text = texts[one.sha256]
 
@@ -293,6 +300,7 @@ def _keep(options: Options, client: str, rows: Sequence[ExactCount]) -> None:
     manifest = Manifest(options.lake, options.machine)
     with lock(options.lake, options.wait_seconds):
         manifest.recover()  # a journal that a dead run left is finished before a new one is begun
+        sweep(options.lake, options.machine)
         writer = PackWriter(options.lake, client, options.machine, 0, frozenset())
         try:
             writer.append("exact_counts", by_month("exact_counts", rows, {}))

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import clients, inventory
+from pipeline import clients, inventory, retrieval, savings
 from pipeline.client import Client, Home, Parsed, Report, Source
 from pipeline.errors import LakeError, SourceError
 from pipeline.jsonl import open_source
@@ -130,6 +130,7 @@ class Outcome:
     warnings: list[str]
     requests: int = 0
     projects: frozenset[str] = frozenset()
+    calls: tuple[savings.Call, ...] = ()  # of retrieval tools
 
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
@@ -144,7 +145,9 @@ def run(options: Options, progress: Progress | None = None) -> RunReport:
     plan = make_plan(options, names, state.known if state else [])
     report = RunReport(found=plan.found, warnings=plan.warnings)
     is_ready = state is not None and not state.unfinished and state.meta.get("schema") == schema_version()
-    if not is_ready or not plan.empty or inventory.questions(options.home, names, state.meta if state else {}):
+    notes = state.meta if state else {}
+    is_quiet = is_ready and plan.empty and not savings.is_behind(options.lake, options.home, notes)
+    if not is_quiet or inventory.questions(options.home, names, notes):
         with _workers(plan, options.jobs) as pool, lock(options.lake, options.wait_seconds):
             fresh = _prepare(options, manifest)
             if fresh.known != (state.known if state else []):  # another run was quicker
@@ -300,6 +303,7 @@ def _execute(
     pool: Executor | None,
 ) -> None:
     now = time.time_ns() // 1000
+    retrieval.tools()  # a bad table is told once, and not as the fault of each transcript
     _mark(options, manifest, plan, now)
     tasks = make_tasks(options, state.known, plan, now)
     projects = {client: set(paths) for client, paths in inventory.projects(state.meta).items()}
@@ -312,6 +316,7 @@ def _execute(
             continue
         outcomes, moves = result
         projects.setdefault(task.client, set()).update(*(o.projects for o in outcomes))
+        moves = [*moves, *_account(options, task.client, outcomes, report, now)]
         manifest.commit([o.known for o in outcomes if o.known], moves, inventory.projects_note(projects))
         if not done:  # so that the views are made of all tables there will be
             _take_stock(options, manifest, report, now)
@@ -326,11 +331,27 @@ def _execute(
         raise errors[0]
 
 
+def _account(options: Options, client: str, outcomes: Sequence[Outcome], report: RunReport, now: int) -> list[Move]:
+    """Count the calls of retrieval tools. Where the ledger cannot be written, their files are read again next time."""
+    calls = [call for outcome in outcomes for call in outcome.calls]
+    moves, problem = savings.account(options.lake, options.machine, client, calls, now)
+    if problem is not None:
+        report.warnings += [text for text in [str(problem)] if text not in report.warnings]
+        for outcome in outcomes:
+            if outcome.calls and outcome.known is not None:
+                outcome.known.parser_version = -1
+    return moves
+
+
 def _take_stock(options: Options, manifest: Manifest, report: RunReport, now: int) -> None:
-    """Read the clients' configuration where it changed, or where a session names a project that none named before."""
+    """Read what lies beside the transcripts, where it changed: the clients' configuration, ledgers of usage.
+
+    The configuration also where a session names a project that none named before.
+    """
     state = manifest.read()
     asked = inventory.questions(options.home, options.clients or clients.names(), state.meta if state else {})
     told = inventory.update(options.lake, options.machine, manifest, asked, now)
+    told += savings.copy_ledgers(options.lake, options.home, options.machine, manifest, now)
     report.warnings += [text for text in told if text not in report.warnings]
 
 
@@ -508,7 +529,8 @@ def read_source(job: Job, client: Client, now: int) -> tuple[Outcome, Parsed]:
     if more:
         told.append(f"and {more} more; see `agentlens sources`")
     projects = frozenset(session.project for session in parsed.sessions if session.project)
-    return Outcome(known, row, [f"{path}: {text}" for text in told], len(parsed.requests), projects), parsed
+    calls = savings.find_calls(client.name, parsed)
+    return Outcome(known, row, [f"{path}: {text}" for text in told], len(parsed.requests), projects, calls), parsed
 
 
 def _source_row(known: Known, parsed: Parsed, report: Report, now: int, sha256: str | None) -> SourceRow:

@@ -22,7 +22,7 @@ from pipeline.lake import month_of, read_items, write_items
 from pipeline.manifest import Manifest
 from pipeline.schema import Item
 
-VERSION = 1  # of the readers: a higher one reads once more
+VERSION = 2  # of the readers: a higher one reads once more
 PROJECTS = "projects"  # the note that holds the projects of all sessions, by client
 
 
@@ -57,7 +57,7 @@ def questions(home: Home, names: Iterable[str], notes: Mapping[str, str]) -> lis
         reader = clients.load(name)
         if not isinstance(reader, ReadsItems):
             continue  # of some clients only the transcripts are read
-        there = tuple(sorted(p for p in known.get(name, ()) if _is_directory(p)))
+        there = _there(known.get(name, ()))
         where = [(variable, home.environ.get(variable, "")) for variable in reader.config_variables]
         place = [(str(home.path), f"{VERSION} {bool(home.environ)}")]
         question = Question(name, reader, home, there, digest([*place, *where, *((p, "") for p in there)]))
@@ -75,6 +75,24 @@ def projects_note(known: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """The same as a note of the manifest."""
     ordered = {client: sorted(paths) for client, paths in sorted(known.items())}
     return {PROJECTS: msgspec.json.encode(ordered).decode()}
+
+
+def show_texts(home: Home, names: Iterable[str], notes: Mapping[str, str], texts: dict[str, str | None]) -> None:
+    """Fill in texts that the configuration puts into the context, asked for by their SHA-256. Nothing is written."""
+    known = projects(notes)
+    for name in names:
+        reader = clients.load(name)
+        if not isinstance(reader, ReadsItems) or None not in texts.values():
+            continue
+        try:
+            for _ in reader.items(home, _there(known.get(name, ())), ConfigFiles(texts=texts)):
+                pass  # the reader fills them in
+        except Exception:  # noqa: BLE001, S112 - as in `update`, which told it; what was not found is told by the caller
+            continue
+
+
+def _there(known: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(path for path in known if _is_directory(path)))
 
 
 def _is_directory(path: str) -> bool:
@@ -135,22 +153,31 @@ def history(before: Sequence[Item], found: Mapping[str, Found], config: ConfigFi
     touched = set()
     for identity, row in last.items():
         if row.valid_to is None and identity not in found and _is_gone(row, config):
-            touched.add(_end(months, row, now))
+            touched.add(_put(months, row, replace(row, valid_to=now)))
     for identity, item in found.items():
         changed_at = max(0, min(now, item.mtime_ns // 1000))
         old = last.get(identity)
         if old is not None and old.valid_to is None:
-            if (old.baseline_chars, old.body_chars, old.sha256) == (item.baseline_chars, item.body_chars, item.sha256):
+            if _is_same(old, item):
+                if old.baseline_sha256 != item.baseline_sha256:
+                    touched.add(_put(months, old, replace(old, baseline_sha256=item.baseline_sha256)))
                 continue
             # The file's own time tells when its text changed, unless it was put back to a time before the old one.
             changed_at = changed_at if changed_at > old.valid_from else now
-            touched.add(_end(months, old, changed_at))
+            touched.add(_put(months, old, replace(old, valid_to=changed_at)))
         elif old is not None and old.valid_to is not None:
             changed_at = max(changed_at, old.valid_to)
         row = _row(identity, item, changed_at)
         months[_month(row)].append(row)
         touched.add(_month(row))
     return {month: months[month] for month in touched}
+
+
+def _is_same(row: Item, item: Found) -> bool:
+    """Is an item's text as it was? A row of before there were hashes of it has none, and is told by its file."""
+    if (row.baseline_chars, row.body_chars, row.sha256) != (item.baseline_chars, item.body_chars, item.sha256):
+        return False
+    return row.baseline_sha256 == item.baseline_sha256 or (row.baseline_sha256 is None and row.sha256 is not None)
 
 
 def _row(identity: str, item: Found, since: int) -> Item:
@@ -162,6 +189,7 @@ def _row(identity: str, item: Found, since: int) -> Item:
         project=item.project,
         path=item.path,
         baseline_chars=item.baseline_chars,
+        baseline_sha256=item.baseline_sha256,
         body_chars=item.body_chars,
         sha256=item.sha256,
         valid_from=since,
@@ -172,9 +200,10 @@ def _month(row: Item) -> str:
     return month_of(row.valid_from) or "1970-01"
 
 
-def _end(months: Mapping[str, list[Item]], row: Item, moment: int) -> str:
+def _put(months: Mapping[str, list[Item]], row: Item, instead: Item) -> str:
+    """Put a row in the place of one of the same month, which is returned."""
     rows = months[_month(row)]
-    rows[rows.index(row)] = replace(row, valid_to=moment)
+    rows[rows.index(row)] = instead
     return _month(row)
 
 

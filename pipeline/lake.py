@@ -207,32 +207,55 @@ def _write(lake: Path, move: Move, rows: pa.Table) -> None:
         os.fsync(file.fileno())
 
 
-def items_file(client: str, month: str, machine: str) -> str:
-    """Path of a machine's file of items below the lake. It is small: one a client and month."""
-    return f"items/client={client}/month={month}/{machine}-items.parquet"
+# Tables that belong to no transcript are small: one file a client and month, with this behind the machine's name.
+SIDE_TABLES = {"items": "items", "repo_files": "files", "usage_ledgers": "ledgers"}
+
+
+def side_file(table: str, client: str, month: str, machine: str) -> str:
+    """Path of a machine's file of a table that belongs to no transcripts, below the lake."""
+    return f"{table}/client={client}/month={month}/{machine}-{SIDE_TABLES[table]}.parquet"
+
+
+def read_side(table: str, lake: Path, client: str, machine: str) -> list[Any]:
+    """All rows of such a table that are of a client and a machine."""
+    found: list[Any] = []
+    for path in sorted(lake.glob(side_file(table, client, "*", machine))):
+        rows = _read(table, path)
+        for field in rows.schema:
+            if str(field.type).startswith("timestamp"):
+                rows = rows.set_column(
+                    rows.schema.get_field_index(field.name), field.name, rows[field.name].cast("int64")
+                )
+        found += [TABLES[table](**row) for row in rows.drop_columns(["machine"]).to_pylist()]
+    return found
+
+
+def write_side(table: str, lake: Path, client: str, machine: str, months: Mapping[str, Sequence[Any]]) -> list[Move]:
+    """Write some months of such a table anew under temporary names; returns what puts them in place.
+
+    A month without rows loses its file.
+    """
+    moves = []
+    for month, rows in sorted(months.items()):
+        final = side_file(table, client, month, machine)
+        if rows:
+            move = _move(lake, final)
+            _write(lake, move, to_table(table, rows, machine))
+            moves.append(move)
+        elif (lake / final).exists():
+            moves.append(Move(final, None))
+    return moves
 
 
 def read_items(lake: Path, client: str, machine: str) -> list[Item]:
     """All that is known of a client's items on a machine."""
-    items = []
-    for path in sorted(lake.glob(items_file(client, "*", machine))):
-        rows = _read("items", path)
-        times = ("valid_from", "valid_to")
-        for name in times:
-            rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast("int64"))
-        items += [Item(**row) for row in rows.drop_columns(["machine"]).to_pylist()]
-    return items
+    return read_side("items", lake, client, machine)
 
 
 def write_items(lake: Path, client: str, machine: str, months: Mapping[str, Sequence[Item]]) -> list[Move]:
     """Write the items of some months anew under temporary names; returns what puts them in place."""
-    moves = []
-    for month, rows in sorted(months.items()):
-        move = _move(lake, items_file(client, month, machine))
-        ordered = sorted(rows, key=lambda row: (row.item_id, row.valid_from))
-        _write(lake, move, to_table("items", ordered, machine))
-        moves.append(move)
-    return moves
+    ordered = {month: sorted(rows, key=lambda row: (row.item_id, row.valid_from)) for month, rows in months.items()}
+    return write_side("items", lake, client, machine, ordered)
 
 
 def projects_of(lake: Path, machine: str) -> dict[str, set[str]]:
@@ -295,11 +318,12 @@ def migrate(lake: Path, machine: str) -> list[Move]:
                 else:
                     writer.append(table, {month: []})
                 moves += writer.moves
-    for path in sorted(lake.glob(items_file("*", "*", machine))):
-        if not pq.read_schema(path).equals(arrow_schema("items")):
-            move = _move(lake, path.relative_to(lake).as_posix())
-            _write(lake, move, _read("items", path))
-            moves.append(move)
+    for table in SIDE_TABLES:
+        for path in sorted(lake.glob(side_file(table, "*", "*", machine))):
+            if not pq.read_schema(path).equals(arrow_schema(table)):
+                move = _move(lake, path.relative_to(lake).as_posix())
+                _write(lake, move, _read(table, path))
+                moves.append(move)
     return moves
 
 

@@ -230,10 +230,19 @@ class ToolCall(Row, gc=False, kw_only=True):
         ),
     ] = None
     result_paths: Annotated[
-        list[str] | None, Col("paths that a retrieval tool's result names", null="not a retrieval tool")
+        list[str] | None,
+        Col(
+            "the distinct files that a retrieval tool's result names, in order of appearance; relative to the repository, where they lie below it",
+            null="no retrieval tool that names files, or its result is not readable (no JSON, cut)",
+        ),
     ] = None
     result_handles: Annotated[
-        int | None, Col("entries of a retrieval tool's result", null="not a retrieval tool", measured="measured")
+        int | None,
+        Col(
+            "entries of a retrieval tool's result",
+            null="no retrieval tool that lists entries, or its result is not readable (no JSON, cut)",
+            measured="measured",
+        ),
     ] = None
 
 
@@ -284,7 +293,7 @@ class ContextEvent(Row, gc=False, kw_only=True):
 class ExactCount(msgspec.Struct, gc=False, kw_only=True):
     """One row a text and model that the vendor's API counted for `--exact`; `client` is one that carried the text."""
 
-    sha256: Annotated[str, Col("SHA-256 of the text (context_events.sha256)")]
+    sha256: Annotated[str, Col("SHA-256 of the text (context_events.sha256, items.baseline_sha256)")]
     model_id: Annotated[str, Col("the vendor's id of the model that it was counted for")]
     tokens: Annotated[int, Col("tokens of the text, without what a request itself adds", **_TOKENS)]
     counted_at: Annotated[Timestamp, Col("when it was counted")]
@@ -310,6 +319,9 @@ class Item(msgspec.Struct, gc=False, kw_only=True):
             measured="measured",
         ),
     ] = None
+    baseline_sha256: Annotated[
+        str | None, Col("SHA-256 of that text", null="no such text, or not known; not in lakes of before this column")
+    ] = None
     body_chars: Annotated[
         int | None,
         Col(
@@ -328,6 +340,31 @@ class Item(msgspec.Struct, gc=False, kw_only=True):
     ] = None
 
 
+class RepoFile(msgspec.Struct, gc=False, kw_only=True):
+    """One row a file that a retrieval tool's result named and that was below the repository's root at ingest."""
+
+    repo_id: Annotated[str, Col("the repository: first 16 hex digits of SHA-256 of its root's path")]
+    repo_root: Annotated[str, Col("the root: the session's repo_root, else its project")]
+    path: Annotated[str, Col("the file, relative to the root (an entry of tool_calls.result_paths)")]
+    size_bytes: Annotated[
+        int, Col("the size that was seen last; a file that is gone keeps it", unit="bytes", measured="measured")
+    ]
+    seen_at: Annotated[Timestamp, Col("when it was first seen to have that size")]
+
+
+class UsageLedger(msgspec.Struct, gc=False, kw_only=True):
+    """One row a tool and repository of a ledger, as it stood at ingest; `client` is who keeps the ledger."""
+
+    path: Annotated[str, Col("the ledger's file")]
+    tool: Annotated[str, Col("tool, without its server")]
+    repo_id: Annotated[str, Col("the repository: first 16 hex digits of SHA-256 of its root's path")]
+    calls: Annotated[int, Col("calls that did not fail", measured="measured")]
+    bytes_served: Annotated[int, Col("UTF-8 bytes of their results' text", unit="bytes", measured="measured")]
+    bytes_saved: Annotated[int, Col("bytes that they are estimated to have spared", unit="bytes", measured="estimated")]
+    last_called_at: Annotated[Timestamp | None, Col("time of the last call", null="the ledger does not say")] = None
+    seen_at: Annotated[Timestamp, Col("when the ledger was read")]
+
+
 TABLES: dict[str, type[msgspec.Struct]] = {
     "sources": Source,
     "sessions": Session,
@@ -337,6 +374,8 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "context_events": ContextEvent,
     "exact_counts": ExactCount,
     "items": Item,
+    "repo_files": RepoFile,
+    "usage_ledgers": UsageLedger,
 }
 PACKED = tuple(table for table, row in TABLES.items() if "source_id" in row.__struct_fields__)  # what transcripts fill
 TIME_COLUMN = {
@@ -348,6 +387,8 @@ TIME_COLUMN = {
     "context_events": "ts",
     "exact_counts": "counted_at",
     "items": "valid_from",
+    "repo_files": "seen_at",
+    "usage_ledgers": "seen_at",
 }
 PARTITION_KEYS = (
     Column("client", "string", "the client that wrote the transcript (partition key)", None, None, "n/a"),

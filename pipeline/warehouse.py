@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline import __version__, contracts
 from pipeline.errors import LakeError, QueryError
 from pipeline.paths import put_in_place, resource
-from pipeline.schema import PARTITION_KEYS, TABLES, columns
+from pipeline.schema import PACKED, PARTITION_KEYS, TABLES, columns
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 DATABASE = "agentlens.duckdb"
 REFERENCE = "ref"
+Sort = tuple[str, bool]  # a column, and whether the largest comes first; n/a is last either way
 VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session", "a", "b", "estimator")
+_MEMORY = "800MB"  # of DuckDB, so that the process stays below 1 GB; what is more goes to disk
 _STORAGE = "v0.9.2"  # the oldest that DuckDB 2 writes: 1.1 and 1.4 open it (tried); 1.1 is slow to plan views
 _DUCKDB_TYPES = {
     "string": "varchar",
@@ -123,14 +125,12 @@ def build(lake: Path, book: PriceBook) -> None:
     import duckdb
     import pyarrow.parquet as pq
 
-    from pipeline.prices import tables
-
     reference = lake / REFERENCE
     try:
         for leftover in (*lake.glob(f"{DATABASE}.*.tmp"), *reference.glob("*.tmp")):
             leftover.unlink(missing_ok=True)  # of a run that was killed
         reference.mkdir(parents=True, exist_ok=True)
-        for name, rows in tables(book).items():
+        for name, rows in _reference_tables(book).items():
             with put_in_place(reference / f"{name}.parquet") as path:
                 pq.write_table(rows, path)
         with put_in_place(lake / DATABASE) as path:
@@ -152,19 +152,38 @@ def _write_views(path: Path, lake: Path) -> None:
         connection.execute("detach made")
 
 
-def _define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
+def _define(connection: duckdb.DuckDBPyConnection, lake: Path, book: PriceBook | None = None) -> None:
+    """Make the views of today. With a price book the reference tables are made of it, not read from the lake."""
     for schema in ("lake", "ref", "stg", "int"):
         connection.execute(f"create schema {schema}")
     # Views are checked as they are made; over empty tables that is quick, and the real ones have the same columns.
     for table in TABLES:
         connection.execute(f"create view lake.{table} as {_empty_table(table)}")
-    for path in sorted((lake / REFERENCE).glob("*.parquet")):
-        connection.execute(f"create view ref.{path.stem} as select * from read_parquet({_quoted(path.resolve())})")
+    if book is not None:
+        _fill_reference(connection, book)
+    else:
+        for path in sorted((lake / REFERENCE).glob("*.parquet")):
+            connection.execute(f"create view ref.{path.stem} as select * from read_parquet({_quoted(path.resolve())})")
     for view in ordered(contracts.views()):
         connection.execute(f"create view {view.qualified} as {view.sql}")
     for table in TABLES:
         if _has_files(lake, table):
             connection.execute(f"create or replace view lake.{table} as {_full_table(lake, table)}")
+
+
+def _reference_tables(book: PriceBook) -> dict[str, pa.Table]:
+    """What views read beside the lake, by name in the schema `ref`."""
+    from pipeline import retrieval
+    from pipeline.prices import tables
+
+    return tables(book) | {"retrieval_tools": retrieval.table()}
+
+
+def _fill_reference(connection: duckdb.DuckDBPyConnection, book: PriceBook) -> None:
+    for name, rows in _reference_tables(book).items():
+        connection.register("reference_rows", rows)
+        connection.execute(f"create table ref.{name} as select * from reference_rows")
+        connection.unregister("reference_rows")
 
 
 def _has_files(lake: Path, table: str) -> bool:
@@ -176,7 +195,11 @@ def _full_table(lake: Path, table: str) -> str:
     names = ", ".join(c.name for c in (*PARTITION_KEYS, *columns(table)))
     pattern = _quoted(_no_glob(lake.resolve()) + f"/{table}/client=*/month=*/*.parquet")
     kinds = "hive_types = {'client': varchar, 'month': varchar}"
-    return f"select {names} from read_parquet({pattern}, hive_partitioning = true, {kinds})"
+    files = f"read_parquet({pattern}, hive_partitioning = true, {kinds}"
+    if table not in PACKED:
+        # Few and small, so that each may be looked into: one of an older version may lack a column.
+        return f"select {names} from ({_empty_table(table)} union all by name from {files}, union_by_name = true))"
+    return f"select {names} from {files})"
 
 
 def _empty_table(table: str) -> str:
@@ -286,15 +309,19 @@ class Warehouse:
         self._connection = connection
         self.lake = lake
 
-    def view(self, name: str, window: Window | None = None) -> Answer:
-        """The rows of a public view, columns and order as its contract says."""
+    def view(self, name: str, window: Window | None = None, sort: Sequence[Sort] = ()) -> Answer:
+        """The rows of a public view, columns as its contract says; in its order, or by others first.
+
+        Raises ContractError for a column to sort by that the view has not.
+        """
         contract = contracts.load(name)
         names = ", ".join(f'"{column.name}"' for column in contract.columns)
-        order = ", ".join(contract.order or contract.grain)
-        return self.select(f"select {names} from main.{name} order by {order}", window)
+        first = [f'"{contract.column(column).name}" {"desc" if down else "asc"} nulls last' for column, down in sort]
+        order = ", ".join([*first, *(contract.order or contract.grain)])
+        return self.ask(f"select {names} from main.{name} order by {order}", window)
 
-    def select(self, text: str, window: Window | None = None, values: Sequence[Any] | None = None) -> Answer:
-        """The rows of a SELECT of our own in a window, with values for its `?`. Read them before the next is asked."""
+    def ask(self, text: str, window: Window | None = None, values: Sequence[Any] | None = None) -> Answer:
+        """The rows of a SELECT of ours, over a window of the public views, with values for its `?`."""
         for variable in VARIABLES:
             self._connection.execute(f'reset variable "{variable}"')
         for variable, value in (window or Window()).variables().items():
@@ -353,31 +380,77 @@ def connect(lake: Path, *, locked_down: bool = True) -> Iterator[Warehouse]:
 
     Raises LakeError if there is no lake.
     """
-    import duckdb
-
     path = lake / DATABASE
     if not path.exists():
         raise LakeError(f"there is no lake at {lake}", hint="make one with: agentlens ingest", path=lake)
-    # A database of its own, with the file attached: one opened by its path would be shared with every other
-    # connection of this process, and so would the lock-down.
+    with _connection() as (connection, spill):
+        _attach(connection, path)
+        _set_up(connection, spill)
+        if locked_down:
+            _lock_down(connection, lake)
+        yield Warehouse(connection, lake)
+
+
+@contextmanager
+def connect_apart(lake: Path) -> Iterator[Warehouse]:
+    """Open a lake by views of today that are made in memory: its own file of views is neither read nor written.
+
+    Raises LakeError for files that no view can be made over, ConfigError for prices.
+    """
+    import duckdb
+
+    from pipeline import prices
+
+    own = lake / USER_PRICES
+    book = prices.load(resource("data"), own if own.exists() else None)
+    with _connection() as (connection, spill):
+        try:
+            connection.execute("attach ':memory:' as agentlens")
+            connection.execute("use agentlens")
+            _define(connection, lake, book)
+        except duckdb.Error as error:
+            raise LakeError(f"no views can be made over {lake}: {_first_line(error)}", path=lake) from error
+        _set_up(connection, spill)
+        _lock_down(connection, lake)
+        yield Warehouse(connection, lake)
+
+
+@contextmanager
+def _connection() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
+    """A database of its own, and a folder for what does not fit into memory.
+
+    Views are attached to it: one opened by its path would be shared with every other connection of this process, and
+    so would the lock-down.
+    """
+    import duckdb
+
     connection = duckdb.connect()
     spill = Path(tempfile.gettempdir()) / f"agentlens-{os.getpid()}-{secrets.token_hex(8)}"
     try:
-        _attach(connection, path)
-        connection.execute("set TimeZone = 'UTC'")
-        connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
-        # Where large sorts go. The default is a folder of the working directory, and queries may read what lies there.
-        connection.execute(f"set temp_directory = {_quoted(spill)}")
-        if locked_down:
-            folders = {lake.resolve().as_posix(), _no_glob(lake.resolve())}
-            allowed = ", ".join(_quoted(f"{folder}/") for folder in sorted(folders))
-            connection.execute(f"set allowed_directories = [{allowed}]")
-            connection.execute("set enable_external_access = false")
-            connection.execute("set lock_configuration = true")
-        yield Warehouse(connection, lake)
+        yield connection, spill
     finally:
         connection.close()
         shutil.rmtree(spill, ignore_errors=True)
+
+
+def _set_up(connection: duckdb.DuckDBPyConnection, spill: Path) -> None:
+    connection.execute("set enable_progress_bar = false")  # it would go to stdout, among the data
+    connection.execute("set TimeZone = 'UTC'")
+    connection.execute("set parquet_metadata_cache = true")  # a view may read a table more than once
+    # It would put the large side of a join into memory where it takes the small one for larger; in the views the small
+    # side stands on the right.
+    connection.execute("set disabled_optimizers = 'build_side_probe_side'")
+    connection.execute(f"set memory_limit = '{_MEMORY}'")
+    # Where large sorts go. The default is a folder of the working directory, and queries may read what lies there.
+    connection.execute(f"set temp_directory = {_quoted(spill)}")
+
+
+def _lock_down(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
+    folders = {lake.resolve().as_posix(), _no_glob(lake.resolve())}
+    allowed = ", ".join(_quoted(f"{folder}/") for folder in sorted(folders))
+    connection.execute(f"set allowed_directories = [{allowed}]")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

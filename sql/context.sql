@@ -6,7 +6,7 @@ select
     item,
     min(scope) as scope,
     case when min(evidence) = max(evidence) then min(evidence) else 'both' end as evidence,
-    count(distinct session_id) as sessions,
+    count(distinct session_key) as sessions,
     cast(sum(distinct_requests) as bigint) as requests,
     cast(sum(case when tokens is null then 1 else 0 end) as bigint) as unsized_items,
     cast(sum(unpriced_requests) as bigint) as unpriced_requests,

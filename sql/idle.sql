@@ -8,7 +8,7 @@ with carried as (
         min(path) as path,
         min(scope) as scope,
         case when min(evidence) = max(evidence) then min(evidence) else 'both' end as evidence,
-        count(distinct session_id) as sessions,
+        count(distinct session_key) as sessions,
         cast(sum(distinct_requests) as bigint) as requests,
         cast(sum(case when tokens is null then 1 else 0 end) as bigint) as unsized_items,
         cast(sum(unpriced_requests) as bigint) as unpriced_requests,
@@ -89,10 +89,10 @@ select
     date_diff('day', used_ever.last_used_at, spans.newest_ts) as idle_days,
     carried.idle_usd,
     used_ever.last_used_at,
-    cast(round(carried.idle_cost / carried.requests) as bigint) as spared_tokens_per_request,
-    round(carried.idle_usd / nullif(carried.requests - carried.unpriced_requests, 0), 12) as spared_usd_per_request,
-    cast(round(carried.idle_cost * 30 / spans.days) as bigint) as spared_tokens_per_month,
-    round(carried.idle_usd * 30 / spans.days, 12) as spared_usd_per_month,
+    cast(round(carried.idle_cost / carried.requests) as bigint) as request_spared_tokens,
+    round(carried.idle_usd / nullif(carried.requests - carried.unpriced_requests, 0), 12) as request_spared_usd,
+    cast(round(carried.idle_cost * 30 / spans.days) as bigint) as month_spared_tokens,
+    round(carried.idle_usd * 30 / spans.days, 12) as month_spared_usd,
     carried.is_measured as tokens_measured,
     carried.is_measured as idle_cost_measured
 from carried

@@ -22,7 +22,7 @@ select
     costs.item as skill,
     min(costs.scope) as scope,
     case when min(costs.evidence) = max(costs.evidence) then min(costs.evidence) else 'both' end as evidence,
-    count(distinct costs.session_id) as sessions,
+    count(distinct costs.session_key) as sessions,
     cast(coalesce(sum(case when costs.item_kind = 'skill' then costs.distinct_requests end), 0) as bigint) as requests,
     cast(sum(case when costs.is_load and costs.first_requests > 0 then 1 else 0 end) as bigint) as loads,
     cast(sum(case when costs.tokens is null then 1 else 0 end) as bigint) as unsized_items,

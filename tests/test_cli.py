@@ -6,13 +6,18 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import openpyxl
+import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from pipeline import contracts
 from pipeline.lake import lock
@@ -69,6 +74,14 @@ WRONG_USAGE = {
     "format-of-export": (["export", "--format", "table", "--output", "out"], "table"),
     "by": (["usage", "--by", "fortnight"], "fortnight"),
     "limit": (["usage", "--limit", "0"], "--limit"),
+    "sort": (["usage", "--sort", "colour"], "estimated_usd"),
+    "sort-of-no-way": (["usage", "--sort", "requests:down"], "requests:down"),
+    "sort-both-ways": (["usage", "--sort", "-requests:desc"], "-requests:desc"),
+    "one-side": (["compare", "--a", "client=codex"], "--b"),
+    "sides-and-groups": (["compare", "--by", "week", "--a", "client=codex", "--b", "client=codex"], "--by"),
+    "side-without-a-value": (["compare", "--a", "client=", "--b", "client=codex"], "COLUMN=VALUE"),
+    "side-of-no-column": (["compare", "--a", "colour=red", "--b", "client=codex"], "colour=red"),
+    "side-of-no-day": (["compare", "--a", "week=soon", "--b", "client=codex"], "soon"),
     "export-without-a-place": (["export"], "--output"),
     "many-views-to-stdout": (["export", "--output", "-"], "--view"),
     "sql-without-a-query": (["sql"], "query"),
@@ -87,12 +100,6 @@ def test_wrong_usage_is_2(agentlens: Agentlens, environ: Environ, sample: Path, 
     done = agentlens(*args)
     assert part.lower() in done.stderr.lower()
     one_error(done, 2)
-
-
-def test_no_command_shows_the_help(agentlens: Agentlens) -> None:
-    done = agentlens()
-    assert "usage" in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def garbage(path: Path) -> None:
@@ -219,14 +226,12 @@ def test_off_a_terminal_the_format_is_csv_without_colour(agentlens: Agentlens, e
     assert "\x1b" not in agentlens("usage", "--lake", sample, "--format", "table", code=0).stdout
 
 
-@pytest.mark.parametrize("no_color", ["", "1"])
-def test_on_a_terminal_it_is_a_table(environ: Environ, sample: Path, tmp_path: Path, no_color: str) -> None:
-    """Coloured, unless NO_COLOR says otherwise, and no wider than the terminal."""
+def on_a_terminal(environ: Environ, cwd: Path, *args: str | Path, stderr: bool = False) -> tuple[str, str]:
+    """What the program writes to a terminal as its stdout, or its stderr, and to a pipe as the other one."""
     pty = pytest.importorskip("pty")
-    environ |= {"NO_COLOR": no_color, "COLUMNS": "100", "TERM": "xterm-256color"}
     main, side = pty.openpty()
-    command = [sys.executable, "-m", "pipeline", "usage", "--lake", str(sample)]
-    process = subprocess.Popen(command, env=environ, cwd=tmp_path, stdout=side, stderr=subprocess.PIPE)
+    streams = {"stdout": subprocess.PIPE, "stderr": side} if stderr else {"stdout": side, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-m", "pipeline", *map(str, args)], env=environ, cwd=cwd, **streams)
     os.close(side)
     shown = b""
     while True:
@@ -238,13 +243,91 @@ def test_on_a_terminal_it_is_a_table(environ: Environ, sample: Path, tmp_path: P
             break
         shown += piece
     os.close(main)
+    pipe = process.stdout if stderr else process.stderr
+    assert pipe is not None
+    with pipe:
+        piped = pipe.read()
     assert process.wait(60) == 0
-    assert process.stderr is not None
-    process.stderr.close()
-    text = shown.decode()
-    assert "total" in text
-    assert ("\x1b[" in text) == (not no_color)
-    assert max(map(len, text.replace("\x1b[0m", "").splitlines())) < 140
+    return shown.decode(), piped.decode()
+
+
+COLOURS = [({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": "", "TERM": "dumb"}, False)]
+
+
+@pytest.mark.parametrize("command", [["usage"], ["doctor", "--home", SAMPLE], []], ids=["view", "doctor", "alone"])
+@pytest.mark.parametrize(("given", "is_coloured"), COLOURS, ids=["colour", "NO_COLOR", "dumb"])
+def test_on_a_terminal_it_is_a_table(
+    environ: Environ, sample: Path, tmp_path: Path, command: list[str], given: Environ, is_coloured: bool
+) -> None:
+    """Coloured, unless the environment says otherwise, and no wider than the terminal."""
+    environ |= {"COLUMNS": "100", "TERM": "xterm-256color", "AGENTLENS_LAKE": str(sample)} | given
+    text, said = on_a_terminal(environ, tmp_path, *command)
+    assert said == ""
+    assert ("\x1b[" in text) == is_coloured
+    plain = re.sub(r"\x1b\[\d*m", "", text)
+    assert not command or ("total" in plain) == (command[0] == "usage")
+    assert max(map(len, plain.splitlines())) <= 100 + len(str(sample))  # a path is not broken
+
+
+def test_progress_is_for_terminals(environ: Environ, tmp_path: Path, home: Path, lake: Path) -> None:
+    (project(home) / "s.jsonl").write_bytes(responses("s", 0, 2))
+    command = ["ingest", "--home", str(home), "--reread", "--lake", str(lake)]
+    environ |= {"TERM": "xterm-256color", "COLUMNS": "100"}
+    shown, piped = on_a_terminal(environ, tmp_path, *command, stderr=True)
+    assert "reading" in shown
+    assert piped == ""
+    assert not re.search(r"\x1b\[[\d;]*m", shown), "NO_COLOR is set"
+    _, piped = on_a_terminal(environ, tmp_path, *command)
+    assert "reading" not in piped
+    assert "\x1b" not in piped
+    assert "reading" not in on_a_terminal(environ, tmp_path, *command, "--quiet", stderr=True)[0]
+
+
+# --- without a command -----------------------------------------------------------------------------------------------
+
+
+def test_alone_without_a_lake_it_says_how_to_begin(agentlens: Agentlens, environ: Environ, lake: Path) -> None:
+    environ["AGENTLENS_LAKE"] = str(lake)
+    done = agentlens(code=0)
+    assert "agentlens run" in done.stdout
+    assert str(lake) in done.stdout
+    assert done.stderr == ""
+    assert not lake.exists()
+
+
+def test_alone_it_shows_the_last_days(agentlens: Agentlens, environ: Environ, home: Path, lake: Path) -> None:
+    """Two requests of today, one of them without a price; what is older does not count."""
+    today = datetime.now(UTC)
+    lines = []
+    for number, days in ((0, 0), (1, 1), (2, 40)):
+        row = json.loads(response("s", number)) | {"timestamp": (today - timedelta(days=days)).isoformat()}
+        row["message"]["model"] = "no-such-model" if number == 1 else "claude-sonnet-5"
+        lines.append(json.dumps(row))
+    (project(home) / "s.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    environ["AGENTLENS_LAKE"] = str(lake)
+    agentlens("ingest", "--home", home, code=0)
+    shown = agentlens(code=0).stdout.splitlines()
+    assert shown[0] == "The last 30 days: 2 requests in 1 sessions."
+    (priced,) = (line.split() for line in shown if "claude-sonnet-5" in line)
+    # 3 input, 20 output, 1,000 read and 40 written tokens: 3 x 3 + 20 x 15 + 1,000 x 0.3 + 40 x 3.75 USD a million
+    assert priced == ["claude-code", "claude-sonnet-5", "1", "0", "3", "20", "1,000", "40", priced[-1]]
+    assert priced[-1].startswith("~$0.000")
+    (unpriced,) = (line.split() for line in shown if line.startswith("claude-code") and "no-such-model" in line)
+    assert unpriced == ["claude-code", "no-such-model", "1", "1", "3", "20", "1,000", "40", "n/a"]
+    (total,) = (line.split() for line in shown if line.startswith("total"))
+    assert total[:7] == ["total", "2", "1", "6", "40", "2,000", "80"]
+    assert any("Without a price: no-such-model" in line for line in shown)
+    assert any("agentlens doctor" in line for line in shown)
+
+
+def test_alone_it_says_so_when_nothing_is_new(agentlens: Agentlens, environ: Environ, home: Path, lake: Path) -> None:
+    row = json.loads(response("s", 0)) | {"timestamp": "2026-01-02T00:00:00Z"}
+    (project(home) / "s.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    environ["AGENTLENS_LAKE"] = str(lake)
+    agentlens("ingest", "--home", home, code=0)
+    shown = agentlens(code=0).stdout
+    assert "The last 30 days: 0 requests" in shown
+    assert "2026-01-02" in shown
 
 
 # --- where things are found ------------------------------------------------------------------------------------------
@@ -338,11 +421,93 @@ def test_money_in_json_is_two_plain_numbers(agentlens: Agentlens, sample: Path) 
     assert {row["measured_usd"] for row in rows} == {None}
 
 
-@pytest.mark.parametrize("by", ["day", "week", "month", "session"])
+@pytest.mark.parametrize("by", ["day", "week", "month", "session", "block"])
 def test_usage_by_a_period(agentlens: Agentlens, sample: Path, by: str) -> None:
     rows = list(csv.DictReader(io.StringIO(agentlens("usage", "--lake", sample, "--by", by, code=0).stdout)))
     assert next(iter(rows[0])) == by
     assert sum(int(row["requests"]) for row in rows) == SAMPLE_REQUESTS
+
+
+def rows_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(done.stdout)))
+
+
+def test_two_sides(agentlens: Agentlens, sample: Path) -> None:
+    def requests(where: str) -> int:
+        done = agentlens("sql", f"select sum(n_requests) as n from requests where {where}", "--lake", sample, code=0)
+        return int(done.stdout.split()[1])
+
+    sides = ["--a", "client=codex", "--b", "project=/projects/ledger/"]
+    rows = rows_of(agentlens("compare", "--lake", sample, *sides, code=0))
+    a, b = requests("client = 'codex'"), requests("project = '/projects/ledger'")
+    found = [(row["group_name"], int(row["requests"])) for row in rows]
+    assert found == [("A: client=codex", a), ("B: project=/projects/ledger", b), ("difference", b - a)]
+
+
+@pytest.mark.parametrize("view", ["flow", "timeline"])
+def test_one_session(agentlens: Agentlens, sample: Path, view: str) -> None:
+    everything = rows_of(agentlens(view, "--lake", sample, code=0))
+    chosen = everything[-1]["session_id"]
+    expected = [row for row in everything if row["session_id"] == chosen]
+    assert rows_of(agentlens(view, "--lake", sample, "--session", chosen, code=0)) == expected
+    assert rows_of(agentlens(view, "--lake", sample, "--session", chosen[:13], code=0)) == expected
+    assert rows_of(agentlens(view, "--lake", sample, "--session", "none-such", code=0)) == []
+
+
+@pytest.mark.parametrize("view", contracts.public_names())
+def test_every_view_is_sorted_cut_and_made_compact(agentlens: Agentlens, sample: Path, view: str) -> None:
+    """By its last column that is no flag, largest first, n/a last; a table says how much of it is shown."""
+    column = [column.name for column in contracts.load(view).columns if not column.is_flag][-1]
+    by = ["--sort", f"{column}:desc", "--lake", str(sample)]
+    everything = rows_of(agentlens(view, *by, code=0))
+    keys = [row[column] for row in everything]
+    known = [key for key in keys if key]
+    assert keys == [*known, *[""] * (len(keys) - len(known))]
+    values = [float(key) for key in known] if re.fullmatch(r"-?[\d.]+(e-?\d+)?", known[0] if known else "") else known
+    assert values == sorted(values, reverse=True)
+    assert rows_of(agentlens(view, *by, "--limit", "2", code=0)) == everything[:2]
+    shown = agentlens(view, *by, "--limit", "1", "--compact", "--format", "table", code=0).stdout
+    assert len(everything) < 2 or f"1 of {len(everything):,} rows" in shown
+
+
+def test_sorted_by_several_columns(agentlens: Agentlens, sample: Path) -> None:
+    by = ["--by", "month", "--sort", "client", "--sort", "-output tokens", "--sort", "month"]
+    rows = rows_of(agentlens("usage", "--lake", sample, *by, code=0))
+    keys = [(row["client"], -int(row["output_tokens"])) for row in rows]
+    assert keys == sorted(keys)
+    (first,) = rows_of(agentlens("usage", "--lake", sample, *by, "--limit", "1", code=0))
+    assert first == rows[0]
+
+
+def test_a_total_is_of_all_rows(agentlens: Agentlens, sample: Path) -> None:
+    shown = agentlens("usage", "--lake", sample, "--limit", "2", "--format", "table", code=0).stdout
+    (total,) = (line.split() for line in shown.splitlines() if line.startswith("total"))
+    assert total[1] == str(SAMPLE_REQUESTS)
+    assert "the totals are of all" in shown
+
+
+def test_the_course_of_a_session(agentlens: Agentlens, environ: Environ, sample: Path) -> None:
+    """Bars on a terminal, and in no file; letters where the terminal has no bars."""
+    session = "cccecb3b-30c0-49f0-a1a2-e6e633eb866e"
+    contexts = [
+        int(row["context_tokens"]) for row in rows_of(agentlens("flow", "--lake", sample, "--session", session))
+    ]
+    call = ["flow", "--lake", str(sample), "--session", session]
+    (line,) = (
+        line
+        for line in agentlens(*call, "--format", "table", code=0).stdout.splitlines()
+        if "claude-code cccecb3b" in line
+    )
+    bars = line.split()[2]
+    assert len(bars) == len(contexts)
+    assert bars[contexts.index(max(contexts))] == "█"
+    assert bars[contexts.index(min(contexts))] == "▁"
+    assert line.endswith(f"{min(contexts):,} to {max(contexts):,}")
+    assert "█" not in agentlens(*call, code=0).stdout + agentlens(*call, "--format", "json", code=0).stdout
+    environ["PYTHONIOENCODING"] = "ascii"
+    plain = agentlens(*call, "--format", "table", code=0).stdout
+    assert plain.isascii()
+    assert "#" in plain
 
 
 def test_filters(agentlens: Agentlens, sample: Path) -> None:
@@ -404,6 +569,65 @@ def test_run_writes_every_view(agentlens: Agentlens, lake: Path, tmp_path: Path)
     assert done.stdout == ""
     agentlens("run", "--home", SAMPLE, "--lake", lake, code=0)
     assert (lake.parent / "csv" / "usage.csv").exists()
+
+
+def test_a_workbook_is_a_sheet_a_view(agentlens: Agentlens, environ: Environ, sample: Path, tmp_path: Path) -> None:
+    environ["AGENTLENS_LAKE"] = str(sample)
+    book = tmp_path / "report.xlsx"
+    agentlens("export", "--view", "skills", "--view", "idle", "--format", "xlsx", "--output", book, code=0)
+    sheets = openpyxl.load_workbook(book)
+    assert sheets.sheetnames == ["skills", "idle", "Notes"]
+    (total,) = json.loads(agentlens("sql", "select sum(overhead_tokens) as n from skills", "-f", "json", code=0).stdout)
+    header, *rows = sheets["skills"].iter_rows()
+    at = [cell.value for cell in header].index("overhead_tokens")
+    assert sum(row[at].value or 0 for row in rows) == total["n"] > 0
+    assert all(row[at].number_format.startswith('"~"') for row in rows if row[at].value is not None)
+    agentlens("export", "--output", book, code=0)
+    assert openpyxl.load_workbook(book, read_only=True).sheetnames == [*contracts.public_names(), "Notes"]
+    agentlens("skills", "--output", tmp_path / "skills.xlsx", code=0)
+    assert openpyxl.load_workbook(tmp_path / "skills.xlsx").sheetnames == ["skills", "Notes"]
+    agentlens("export", "--view", "skills", "--format", "xlsx", "--output", tmp_path / "folder", code=0)
+    assert (tmp_path / "folder" / "skills.xlsx").read_bytes() == (tmp_path / "skills.xlsx").read_bytes()
+
+
+def test_parquet_holds_what_the_view_says(agentlens: Agentlens, environ: Environ, sample: Path, tmp_path: Path) -> None:
+    environ["AGENTLENS_LAKE"] = str(sample)
+    agentlens("export", "--format", "parquet", "--output", tmp_path / "all", code=0)
+    assert {path.stem for path in (tmp_path / "all").glob("*.parquet")} == set(contracts.public_names())
+    agentlens("sql", "select * from usage", "--format", "parquet", "-o", tmp_path / "x.parquet", code=0)
+    by = ["day", "client", "model", "project"]
+    assert_frame_equal(
+        pl.read_parquet(tmp_path / "x.parquet").sort(by), pl.read_parquet(tmp_path / "all" / "usage.parquet").sort(by)
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_one_file_for_many_views_is_a_workbook_or_an_error(
+    agentlens: Agentlens, sample: Path, tmp_path: Path, form: str
+) -> None:
+    out = tmp_path / f"out.{form}"
+    done = agentlens("export", "--view", "skills", "--view", "idle", "--output", out, "--lake", sample)
+    one_error(done, 2, str(out), "--view", "--format xlsx")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("command", [["usage"], ["sql", "select 1"], ["export", "--output", "-"]])
+def test_no_workbook_to_a_terminal(environ: Environ, sample: Path, tmp_path: Path, command: list[str]) -> None:
+    """As typed by somebody who forgot the file."""
+    pty = pytest.importorskip("pty")
+    mine, its = pty.openpty()
+    call = [sys.executable, "-m", "pipeline", *command, "--format", "xlsx", "--lake", str(sample)]
+    done = subprocess.run(call, env=environ, cwd=tmp_path, stdout=its, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(its)
+    os.close(mine)
+    assert done.returncode == 2
+    assert done.stderr == "agentlens: error: xlsx is not for a terminal; name a file: --output FILE.xlsx\n"
+
+
+def test_a_workbook_into_a_pipe(environ: Environ, sample: Path, tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "pipeline", "usage", "--format", "xlsx", "--lake", str(sample)]
+    done = subprocess.run(call, env=environ, cwd=tmp_path, capture_output=True, check=True)
+    assert openpyxl.load_workbook(io.BytesIO(done.stdout)).sheetnames == ["usage", "Notes"]
 
 
 def test_run_strict_tells_of_skipped_lines(agentlens: Agentlens, home: Path, lake: Path) -> None:
@@ -481,3 +705,25 @@ def test_schema_tells_of_tables_and_views(agentlens: Agentlens) -> None:
     assert (baseline["type"], baseline["unit"], baseline["measured"]) == ("BIGINT", "tokens", "baseline_measured")
     only = json.loads(agentlens("schema", "lake.requests", "--format", "json", code=0).stdout)
     assert {row["relation"] for row in only} == {"lake.requests"}
+
+
+# --- estimators ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", [name for name in contracts.public_names() if contracts.load(name).sizes_texts])
+def test_a_report_says_how_sizes_were_estimated(agentlens: Agentlens, sample: Path, view: str) -> None:
+    shown = agentlens(view, "--lake", sample, "--format", "table", "--estimator", "calibrated", code=0).stdout
+    assert "Sizes of texts: estimated" in " ".join(shown.split())
+    written = agentlens(view, "--lake", sample, "--format", "csv", code=0)
+    assert "Sizes of texts" not in written.stdout + written.stderr
+
+
+def test_only_views_with_sizes_of_texts_have_an_estimator(agentlens: Agentlens, sample: Path) -> None:
+    assert agentlens("usage", "--lake", sample, "--estimator", "calibrated").returncode == 2
+    assert agentlens("skills", "--lake", sample, "--estimator", "exactly").returncode == 2
+
+
+def test_an_export_says_how_sizes_were_estimated(agentlens: Agentlens, sample: Path, tmp_path: Path) -> None:
+    done = agentlens("export", "--view", "skills", "--view", "idle", "--lake", sample, "-o", tmp_path / "out", code=0)
+    assert "Sizes of texts: estimated as characters / 4" in done.stderr
+    assert "Sizes of texts" not in agentlens("export", "--view", "usage", "--lake", sample, "-o", tmp_path).stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import exact
-from pipeline.client import sha256
+from pipeline import contracts, exact
+from pipeline.client import Home, sha256
+from pipeline.clients.claude_code import ClaudeCode
 from pipeline.schema import ExactCount
 from tests.conftest import ROOT, Agentlens
+from tests.robustness.killing import MOMENTS, deadly
 from tests.robustness.transcripts import project
 from tests.tools.lakes import MACHINE, ask, ingest, query
 
@@ -151,10 +154,12 @@ class Said:
 
 
 def count(lake: Path, url: str, key: str | None = "sk-test", **environ: str) -> Said:
-    """What `--exact` does, in this process."""
+    """What `--exact` does, in this process, for the home beside the lake."""
     said = Said()
     known = {exact.BASE_URL: url, **({exact.KEY: key} if key else {}), **environ}
-    said.counted = exact.count(exact.Options(lake, MACHINE, known), said.notes.append, said.warnings.append)
+    said.counted = exact.count(
+        exact.Options(lake, Home(lake.parent / "home", {}), MACHINE, known), said.notes.append, said.warnings.append
+    )
     return said
 
 
@@ -259,7 +264,7 @@ def test_a_text_that_is_gone_is_told(home: Path, read: Path, endpoint: Endpoint)
     (project(home) / "S.jsonl").unlink()
     said = count(read, endpoint.url)
     assert len(said.warnings) == 1
-    assert "3 texts do not stand in a transcript on this machine" in said.warnings[0]
+    assert "3 texts do not stand in a transcript or in the configuration on this machine" in said.warnings[0]
     assert endpoint.asked == []
 
 
@@ -271,6 +276,124 @@ def test_a_blank_text_is_not_sent(home: Path, lake: Path, endpoint: Endpoint) ->
     ingest(home, lake)
     assert count(lake, endpoint.url).warnings == []
     assert endpoint.asked == []
+
+
+# --- what only the configuration holds -------------------------------------------------------------------------------
+
+ENTRY = "- form: fills PDF forms"  # 5 words
+ROOT_MD, MORE_MD = "Write short sentences.\n@more.md\n", "Test first.\n"  # 4 and 2 words
+LONG_AGO = 1_767_225_600  # 2026-01-01
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, (LONG_AGO, LONG_AGO))
+    return path
+
+
+def plain_session(name: str, *more: bytes) -> bytes:
+    """A request of each model; the file is one of a version that records nothing else, but for what is given."""
+    rows = [row("user", 0, message={"content": TYPED}), *more, response(3, SONNET), response(4, OPUS)]
+    return b"".join(rows).replace(b'"S"', f'"{name}"'.encode()).replace(b"msg_", f"msg_{name}".encode())
+
+
+@pytest.fixture
+def installed(home: Path, lake: Path) -> Path:
+    """The lake of such a session, and of a home with a skill, a subagent, notes, and a CLAUDE.md with an import."""
+    root = home / ".claude"
+    put(root / "skills" / "form" / "SKILL.md", "---\ndescription: fills PDF forms\n---\nThe body stays here.\n")
+    put(root / "agents" / "rev.md", "---\ndescription: reviews\n---\nBe strict.\n")
+    put(root / "CLAUDE.md", f"<!-- a note to myself -->\n{ROOT_MD}")
+    put(root / "more.md", MORE_MD)
+    (project(home) / "S.jsonl").write_bytes(plain_session("S"))
+    ingest(home, lake)
+    return lake
+
+
+def of_kind(lake: Path, kind: str) -> list[dict[str, Any]]:
+    return [item for item in ask(lake, "context") if item["item_kind"] == kind]
+
+
+def test_what_only_the_configuration_holds_is_counted(installed: Path, endpoint: Endpoint) -> None:
+    assert flags(skill(installed)) == {False}
+    said = count(installed, endpoint.url)
+    assert said.warnings == []
+    assert sorted(endpoint.texts) == sorted((m, t) for m in (SONNET, OPUS) for t in (ENTRY, ROOT_MD, MORE_MD))
+    # By hand, a request of each model: 5 words are 5 and 13 tokens, 4 are 4 and 10, 2 are 2 and 4.
+    found = skill(installed)
+    assert (found["evidence"], found["listing_tokens"], found["baseline"]) == ("config", 13, 5 + 13)
+    assert (found["baseline_measured"], found["overhead_measured"]) == (True, True)
+    (listed,) = of_kind(installed, "skill")
+    assert (listed["evidence"], listed["tokens"], listed["overhead_tokens"]) == ("config", 13, 18)
+    assert flags(listed) == {True}
+    (idle,) = [item for item in ask(installed, "idle") if item["item_kind"] == "skill"]
+    assert (idle["tokens"], idle["idle_cost"]) == (13, 18)
+    assert flags(idle) == {True}
+    sizes = {Path(i["item"]).name: (i["tokens"], i["overhead_tokens"]) for i in of_kind(installed, "instruction")}
+    assert sizes == {"CLAUDE.md": (10, 14), "more.md": (4, 6)}
+    assert {flag for item in of_kind(installed, "instruction") for flag in flags(item)} == {True}
+    (agent,) = of_kind(installed, "agent")
+    assert flags(agent) == {False}
+
+
+def test_nothing_of_the_configuration_is_counted_twice_or_kept(home: Path, installed: Path, endpoint: Endpoint) -> None:
+    count(installed, endpoint.url)
+    endpoint.asked.clear()
+    assert count(installed, endpoint.url) == Said(notes=["exact: nothing new to count"])
+    # A session that lists the skill lists the same text: it is counted already, whatever shows it.
+    (project(home) / "T.jsonl").write_bytes(plain_session("T", listing(1, ENTRY, "form")))
+    ingest(home, installed)
+    assert count(installed, endpoint.url) == Said(notes=["exact: nothing new to count"])
+    assert endpoint.asked == []
+    assert (skill(installed)["evidence"], skill(installed)["baseline"]) == ("both", 2 * 18)
+    assert not [path for path in installed.rglob("*") if path.is_file() and b"PDF forms" in path.read_bytes()]
+
+
+def test_a_file_that_changed_since_is_told(home: Path, installed: Path, endpoint: Endpoint) -> None:
+    put(home / ".claude" / "skills" / "form" / "SKILL.md", "---\ndescription: fills in PDF forms\n---\nBody.\n")
+    (home / ".claude" / "more.md").unlink()
+    said = count(installed, endpoint.url)
+    assert {text for _, text in endpoint.texts} == {ROOT_MD}
+    (warning,) = said.warnings
+    assert "2 texts do not stand in a transcript or in the configuration on this machine" in warning
+    assert flags(skill(installed)) == {False}
+
+
+def test_a_configuration_that_cannot_be_read_costs_no_count(
+    home: Path, installed: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project(home) / "T.jsonl").write_bytes(plain_session("T", listing(1)))
+    ingest(home, installed)
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ClaudeCode, "items", fail)
+    said = count(installed, endpoint.url)
+    assert {text for _, text in endpoint.texts} == {LISTING}
+    assert ["3 texts" in warning for warning in said.warnings] == [True]
+
+
+def test_an_entry_whose_text_the_transcript_does_not_hold(home: Path, installed: Path, endpoint: Endpoint) -> None:
+    named = {"type": "dynamic_skill", "skillNames": ["form"], "skillDir": "/h/form"}
+    (project(home) / "S.jsonl").write_bytes(plain_session("S", row("attachment", 1, attachment=named)))
+    ingest(home, installed)
+    count(installed, endpoint.url)
+    (listed,) = of_kind(installed, "skill")
+    assert (listed["evidence"], listed["tokens"], listed["overhead_tokens"]) == ("both", 13, 18)
+    assert flags(listed) == {True}
+
+
+def test_flow_has_sizes_of_its_own_which_stay_estimated(home: Path, installed: Path, endpoint: Endpoint) -> None:
+    (project(home) / "T.jsonl").write_bytes(plain_session("T", listing(1, ENTRY, "form")))
+    ingest(home, installed)
+    before = ask(installed, "flow")
+    assert {request["listing_tokens"] for request in before} == {None, 6}  # ceil(23 / 4), with the first of T
+    assert count(installed, endpoint.url).counted == 6
+    assert ask(installed, "flow") == before
+    estimated = {column.name: column.measured for column in contracts.load("flow").columns if "listing" in column.name}
+    assert estimated == {"listing_tokens": "never"}
 
 
 # --- what may be in the way ------------------------------------------------------------------------------------------
@@ -391,6 +514,16 @@ def test_the_command(agentlens: Agentlens, ready: Path, lake: Path, endpoint: En
     assert len(endpoint.texts) == 6
 
 
+def test_the_command_reads_the_home_that_it_was_given(
+    agentlens: Agentlens, ready: Path, lake: Path, endpoint: Endpoint
+) -> None:
+    put(ready / ".claude" / "CLAUDE.md", ROOT_MD)
+    done = agentlens("run", "--home", ready, "--lake", lake, "--exact", code=0)
+    assert "4 texts of skills and instruction files for 2 models (8 counts) to 127.0.0.1" in done.stderr
+    assert "warning" not in done.stderr
+    assert (OPUS, ROOT_MD) in endpoint.texts
+
+
 def test_without_a_key(agentlens: Agentlens, environ: dict[str, str], ready: Path, lake: Path) -> None:
     del environ[exact.KEY]
     done = agentlens("run", "--home", ready, "--lake", lake, "--exact", code=0)
@@ -426,11 +559,37 @@ def test_without_the_option_no_socket_is_opened(
     assert endpoint.asked == []
 
 
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_while_counts_are_kept(
+    agentlens: Agentlens,
+    environ: dict[str, str],
+    tmp_path: Path,
+    ready: Path,
+    lake: Path,
+    endpoint: Endpoint,
+    moment: str,
+) -> None:
+    put(ready / ".claude" / "CLAUDE.md", ROOT_MD)
+    agentlens("ingest", "--home", ready, "--lake", lake, "--machine", MACHINE, code=0)
+    hook = deadly(environ, tmp_path / "hook", moment, "exact_counts")["PYTHONPATH"]
+    usual, environ["PYTHONPATH"] = environ["PYTHONPATH"], hook
+    killed = agentlens("ingest", "--home", ready, "--lake", lake, "--machine", MACHINE, "--exact")
+    assert killed.returncode == -signal.SIGKILL
+    assert len(endpoint.texts) == 8
+    environ["PYTHONPATH"] = usual
+    agentlens("ingest", "--home", ready, "--lake", lake, "--machine", MACHINE, "--exact", code=0)
+    # What was not committed is lost, and counted again; what was is there, once.
+    assert len(endpoint.texts) == (16 if moment == "before-the-commit" else 8)
+    kept = query(lake, "select count(*) as n, count(distinct (sha256, model_id)) as texts from lake.exact_counts")
+    assert kept == [{"n": 8, "texts": 8}]
+    assert not list(lake.rglob("*.tmp"))
+
+
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
 def test_counts_are_put_behind_those_that_are_there(read: Path) -> None:
-    options = exact.Options(read, MACHINE, {})
+    options = exact.Options(read, Home(read.parent, {}), MACHINE, {})
     moments = [1_700_000_000_000_000, 1_700_000_100_000_000, 1_710_000_000_000_000]
     rows = [ExactCount(sha256=f"h{n}", model_id=OPUS, tokens=n, counted_at=when) for n, when in enumerate(moments)]
     exact._keep(options, "claude-code", rows[:1])

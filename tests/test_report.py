@@ -25,7 +25,7 @@ from pipeline.report.page import Wanted, write
 from pipeline.warehouse import Window, connect
 from tests.conftest import Agentlens
 from tests.robustness.transcripts import project
-from tests.tools.lakes import ask, ingest, query, sample_lake
+from tests.tools.lakes import ask, ingest, lake_of_all_cases, query, sample_lake
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
@@ -449,6 +449,17 @@ def test_missing_library_is_said_in_a_line(sample: Path, package: str, monkeypat
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"which is not installed; install it with: pip install .*report"):
         made(sample)
+
+
+def test_savings_are_estimates_with_their_limits(tmp_path: Path) -> None:
+    lake = lake_of_all_cases(tmp_path)
+    page = made(lake)
+    grid = Reader(page).grids["table-savings"]
+    rows = ask(lake, "savings")
+    assert rows
+    assert [number(raw) for _, raw in grid.column("bytes saved")] == [row["bytes_saved"] for row in rows[:TOP]]
+    assert all(text.startswith("~") or text == "n/a" for text, _ in grid.column("bytes saved"))
+    assert "a judgement" in Reader(page).text
 
 
 def test_savings_stand_where_there_is_a_view_of_them(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,9 @@ COMMANDS = {
     "export": "Write views to files.",
     "report": "Write one HTML page for people: spend, contexts, overhead, what is idle.",
     "sql": "Ask the lake in SQL, read-only.",
+    "mcp": "Serve the views and SQL to agents, by MCP on stdin and stdout.",
     "schema": "Show the tables of the lake and the columns of the views.",
+    "doctor": "Say what is there to read, what of it is not, and whether the lake is as it should be.",
 }
 
 
@@ -65,6 +67,8 @@ class Commands(click.Group):
 
 @click.group(
     cls=Commands,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
     context_settings={
         "auto_envvar_prefix": "AGENTLENS",
         "help_option_names": ["-h", "--help"],
@@ -80,6 +84,10 @@ def group(ctx: click.Context) -> None:
     Start with `agentlens run`, then `agentlens usage` or any other view.
     """
     ctx.default_map = _config_file()
+    if ctx.invoked_subcommand is None:
+        from pipeline.cli.glance import show
+
+        show()
 
 
 def _config_file() -> dict[str, Any]:

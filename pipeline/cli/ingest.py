@@ -79,7 +79,9 @@ def count_exactly(ingested: Options) -> None:
     """Have the sizes counted that are not yet, for what was ingested."""
     from pipeline.exact import Options, count
 
-    options = Options(ingested.lake, ingested.machine, os.environ, ingested.clients, ingested.wait_seconds)
+    options = Options(
+        ingested.lake, ingested.home, ingested.machine, os.environ, ingested.clients, ingested.wait_seconds
+    )
     count(options, partial(log.LOGGER.info, "%s"), partial(log.LOGGER.warning, "%s"))
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
-from zoneinfo import ZoneInfo
 
 import click
 
-from pipeline import log
+from pipeline import log, window
+from pipeline.errors import ConfigError
+from pipeline.export import FORMATS
 from pipeline.paths import default_lake
+from pipeline.window import ESTIMATOR, Filters, OwnOption
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,17 +40,24 @@ def _lake(_: click.Context, __: click.Parameter, value: Path | None) -> Path:
     return value if value is not None else default_lake(os.environ)
 
 
-lake_options = _stack(
-    click.option(
-        "--lake",
-        envvar="AGENTLENS_LAKE",
-        type=click.Path(file_okay=False, path_type=Path),
-        callback=_lake,
-        help="Folder of the lake.  [default: $AGENTLENS_LAKE, else the user's data folder]",
-    ),
-    click.option("--quiet", "-q", is_flag=True, callback=_set_quiet, expose_value=False, help="Errors only on stderr."),
-    click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."),
-)
+def _lake_options(kind: click.Path) -> Callable[[F], F]:
+    return _stack(
+        click.option(
+            "--lake",
+            envvar="AGENTLENS_LAKE",
+            type=kind,
+            callback=_lake,
+            help="Folder of the lake.  [default: $AGENTLENS_LAKE, else the user's data folder]",
+        ),
+        click.option(
+            "--quiet", "-q", is_flag=True, callback=_set_quiet, expose_value=False, help="Errors only on stderr."
+        ),
+        click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."),
+    )
+
+
+lake_options = _lake_options(click.Path(file_okay=False, path_type=Path))
+any_lake_options = _lake_options(click.Path(path_type=Path))  # for whom a file in the lake's place is a finding
 
 ingest_options = _stack(
     click.option(
@@ -97,20 +104,29 @@ filter_options = _stack(
     click.option("--timezone", metavar="ZONE", help="Zone of days and of times you give.  [default: the machine's]"),
 )
 
+
+def own_option(option: OwnOption) -> Callable[[F], F]:
+    """An option that only some views have."""
+    kind = click.Choice(option.choices) if option.choices else None
+    return click.option(
+        f"--{option.name}",
+        type=kind,
+        metavar=option.metavar,
+        default=option.default,
+        show_default=option.default is not None,
+        help=option.help,
+    )
+
+
+estimator_option = own_option(ESTIMATOR)
 format_option = click.option(
     "--format",
     "-f",
     "format_name",
-    type=click.Choice(["table", "csv", "json"]),
+    type=click.Choice(list(FORMATS)),
     help="How to write it.  [default: table on a terminal, else csv]",
 )
 limit_option = click.option("--limit", type=click.IntRange(1), help="At most so many rows.")
-estimator_option = click.option(
-    "--estimator",
-    type=click.Choice(["chars4", "calibrated"]),
-    help="How to estimate sizes of texts: characters / 4, or by the characters a token that were measured on your data "
-    "where that was often enough (see `agentlens calibration`).  [default: chars4]",
-)
 newline_option = click.option(
     "--newline", type=click.Choice(["lf", "crlf"]), default="lf", show_default=True, help="Line ends of CSV."
 )
@@ -118,17 +134,6 @@ newline_option = click.option(
 output_options = _stack(
     click.option("--output", "-o", metavar="FILE", help="Write to a file; - is stdout.  [default: -]"), newline_option
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """A window as the user gave it, with the zone that its days are of."""
-
-    since: datetime | None
-    until: datetime | None
-    clients: tuple[str, ...]
-    project: str | None
-    timezone: str
 
 
 def filters(
@@ -140,74 +145,26 @@ def filters(
     timezone: str | None = None,
 ) -> Filters:
     """Turn the filter options into values. Raises click.UsageError for a time, zone or client that is none."""
-    zone = _zone(timezone)
-    now = datetime.now(UTC)
-    for name in clients:
-        _known_client(name)
-    return Filters(
-        since=parse_time(since, zone, now, "--since", is_end=False),
-        until=parse_time(until, zone, now, "--until", is_end=True),
-        clients=clients,
-        project=project.rstrip("/\\") or project if project else None,
-        timezone=zone.key,
-    )
+    with wrong_usage():
+        return window.filters(
+            since=since,
+            until=until,
+            clients=clients,
+            project=project,
+            timezone=timezone,
+            local_zone=window.local_zone(os.environ),
+            now=datetime.now(UTC),
+            prefix="--",
+        )
 
 
-def _known_client(name: str) -> None:
-    from pipeline.clients import names
-
-    if name not in names():
-        raise click.UsageError(f"--client: there is no client {name!r}; known: {', '.join(names())}")
-
-
-def _zone(name: str | None) -> ZoneInfo:
-    if name is None:
-        return ZoneInfo(local_zone())
+@contextmanager
+def wrong_usage() -> Iterator[None]:
+    """What is wrong with a value that an option gave is wrong usage of the command."""
     try:
-        return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):
-        hint = "try a name such as Europe/Berlin or UTC"
-        raise click.UsageError(f"--timezone: there is no zone {name!r}; {hint}") from None
-
-
-def local_zone() -> str:
-    """The IANA name of the machine's zone; UTC where it cannot be told."""
-    candidates = [os.environ.get("TZ", "").lstrip(":")]
-    with contextlib.suppress(OSError):  # not on every system
-        candidates.append(os.path.realpath("/etc/localtime").partition("zoneinfo/")[2])
-    for name in candidates:
-        try:
-            if name:
-                return ZoneInfo(name).key
-        except (OSError, ValueError, KeyError):
-            continue
-    return "UTC"
-
-
-_SPAN = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-
-
-def parse_time(text: str | None, zone: ZoneInfo, now: datetime, option: str, *, is_end: bool) -> datetime | None:
-    """A moment from what a person writes. A day means its start, as an end the start of the next day."""
-    if text is None:
-        return None
-    text = text.strip()
-    ago = re.fullmatch(r"(\d{1,5})\s*([hdw])", text.lower())
-    if ago:
-        return now - int(ago[1]) * _SPAN[ago[2]]
-    today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
-    try:
-        day = {"today": today, "yesterday": today - timedelta(days=1)}.get(text.lower())
-        moment = day or datetime.fromisoformat(text)
-    except ValueError:
-        hint = "write it as 2026-03-01, 2026-03-01T12:00, 7d, 24h, 2w, today or yesterday"
-        raise click.UsageError(f"{option}: {text!r} is no time; {hint}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone)
-    is_day = day is not None or re.fullmatch(r"\d{4}-?\d{2}-?\d{2}", text)
-    if is_end and is_day:
-        moment = (moment.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=zone)
-    return moment.astimezone(UTC)
+        yield
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def is_terminal() -> bool:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal
 
 from pipeline import contracts
-from pipeline.cli.options import Filters, is_terminal
-from pipeline.cli.view import window_of
-from pipeline.errors import ExportError, ReaderGone
+from pipeline.cli.options import is_terminal
+from pipeline.errors import ConfigError, ExportError, ReaderGone
 from pipeline.paths import put_in_place
+from pipeline.window import Filters, renamed, window_of
 
 if TYPE_CHECKING:
     from pipeline.export import Rows
-    from pipeline.warehouse import Answer, Warehouse
+    from pipeline.warehouse import Answer, Sort, Warehouse
 
 NEWLINES: dict[str, Literal["\n", "\r\n"]] = {"lf": "\n", "crlf": "\r\n"}
 
@@ -34,6 +34,7 @@ def show_view(
     format_name: str | None = None,
     limit: int | None = None,
     compact: bool = False,
+    sort: Sequence[Sort] = (),
 ) -> None:
     """Write a view's rows of a window. `own` is what the view asks for beside it, by session variable."""
     from pipeline.warehouse import connect, refresh
@@ -42,9 +43,8 @@ def show_view(
         refresh(lake)
     with connect(lake) as warehouse:
         # Before the view is asked: its rows are made while they are written.
-        said = sizing(warehouse, name, own) if is_table(format_name, output) else ""
-        rows = view_rows(warehouse.view(name, window_of(chosen, own)), name, said)
-        rename = {"day": own["by"]} if own and "by" in own else {}
+        said = sizing(warehouse, [name], own) if is_table(format_name, output) else ""
+        rows = view_rows(warehouse.view(name, window_of(chosen, own), sort), name, said)
         write(
             rows,
             format_name,
@@ -52,30 +52,35 @@ def show_view(
             newline=newline,
             limit=limit,
             compact=compact,
-            rename=rename,
+            rename=renamed(own or {}),
             timezone=chosen.timezone,
         )
 
 
-def sizing(warehouse: Warehouse, name: str, own: Mapping[str, str] | None) -> str:
-    """For a view with sizes of texts: how they were estimated, and how far that is off on this data."""
+def sizing(warehouse: Warehouse, names: Iterable[str], own: Mapping[str, str] | None) -> str:
+    """Where views have sizes of texts: how they were estimated, and how far that is off on this data."""
     from pipeline.estimator import CHARS4, sentence
 
-    return sentence(warehouse, (own or {}).get("estimator", CHARS4)) if contracts.load(name).sizes_texts else ""
+    if not any(contracts.load(name).sizes_texts for name in names):
+        return ""
+    return sentence(warehouse, (own or {}).get("estimator", CHARS4))
 
 
 def view_rows(answer: Answer, name: str, said: str = "") -> Rows:
     """An answer with the contract of its view, and what is to be said of it beside the contract's notes."""
-    from pipeline.export import Rows
+    from pipeline.export import Course, Rows
 
     contract = contracts.load(name)
+    *groups, along = contract.grain
+    course = Course(contract.course, tuple(groups), along) if contract.course else None
     return Rows(
         contract.name,
         contract.columns,
         answer.batches(),
         contract.help,
-        " ".join(filter(None, (contract.notes, said))),
+        " ".join(filter(None, (contract.notes, said if contract.sizes_texts else ""))),
         (*contract.keep, *contract.grain),
+        course,
     )
 
 
@@ -95,10 +100,12 @@ def write(
     from pipeline.export import write as export
 
     to_stdout = output in (None, "-")
-    chosen = "table" if is_table(format_name, output) else format_name or _format_of(output) or "csv"
+    chosen = "table" if is_table(format_name, output) else format_name or format_of(output) or "csv"
+    not_to_a_terminal(chosen, output)
     options = Options(
-        width=_width(to_stdout=to_stdout),
-        color=to_stdout and is_terminal() and not os.environ.get("NO_COLOR"),
+        width=table_width(to_stdout=to_stdout),
+        color=to_stdout and has_color(),
+        encoding=(sys.stdout.encoding if to_stdout else None) or "utf-8",
         newline=NEWLINES[newline],
         limit=limit,
         compact=compact,
@@ -112,21 +119,36 @@ def write(
 def is_table(format_name: str | None, output: str | None) -> bool:
     """Is it for a person's eyes?"""
     to_terminal = output in (None, "-") and is_terminal()
-    return (format_name or _format_of(output) or ("table" if to_terminal else "csv")) == "table"
+    return (format_name or format_of(output) or ("table" if to_terminal else "csv")) == "table"
 
 
-def _width(*, to_stdout: bool) -> int | None:
+def has_color() -> bool:
+    """Is stdout a terminal that shows colours, and wants them?"""
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table_width(*, to_stdout: bool) -> int | None:
+    """Columns that a table may take; None: as many as it needs."""
     if "COLUMNS" in os.environ or (to_stdout and is_terminal()):
         return shutil.get_terminal_size().columns
     return None
 
 
-def _format_of(output: str | None) -> str | None:
+def format_of(output: str | None) -> str | None:
     """The format that a file's name asks for."""
     from pipeline.export import FORMATS
 
     suffix = Path(output or "").suffix
     return next((name for name, form in FORMATS.items() if suffix and f".{form.extension.lstrip('.')}" == suffix), None)
+
+
+def not_to_a_terminal(format_name: str, output: str | None) -> None:
+    """Raises ConfigError where bytes that nobody can read would go to a terminal."""
+    from pipeline.export import FORMATS
+
+    if output in (None, "-") and is_terminal() and FORMATS[format_name].binary:
+        hint = f"name a file: --output FILE.{FORMATS[format_name].extension}"
+        raise ConfigError(f"{format_name} is not for a terminal", hint=hint)
 
 
 @contextmanager

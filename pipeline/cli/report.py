@@ -34,9 +34,9 @@ def command(lake: Path, output: str, title: str, sessions: int, estimator: str |
     Needs the extra `report`.
     """
     from pipeline.cli.render import destination
-    from pipeline.cli.view import window_of
     from pipeline.report.page import Wanted, write
     from pipeline.warehouse import connect, refresh
+    from pipeline.window import window_of
 
     window = window_of(filters(**options), {"estimator": estimator} if estimator else {})
     if lake.exists():

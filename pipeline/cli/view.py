@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,43 +10,19 @@ import click
 
 from pipeline import contracts
 from pipeline.cli.options import (
-    Filters,
-    estimator_option,
     filter_options,
     filters,
     format_option,
     lake_options,
     limit_option,
     output_options,
+    own_option,
+    wrong_usage,
 )
+from pipeline.window import own_options, own_values
 
 if TYPE_CHECKING:
-    from pipeline.warehouse import Window
-
-PERIODS = ("day", "week", "month", "session", "block")
-GROUPS = ("client", "model", "project", "week", "machine", "session")
-_SIDE = "COLUMN=VALUE"
-
-# What some views ask for beside the window: their own options, whose values are session variables of the same name.
-_OWN = {
-    "usage": (
-        click.option("--by", type=click.Choice(PERIODS), default="day", show_default=True, help="Length of a period."),
-    ),
-    "flow": (click.option("--session", metavar="ID", help="Only this session: its id, or the beginning of it."),),
-    "timeline": (click.option("--session", metavar="ID", help="Only this session: its id, or the beginning of it."),),
-    "compare": (
-        click.option("--by", type=click.Choice(GROUPS), help="What makes a group.  [default: client]"),
-        click.option(
-            "--a",
-            metavar=_SIDE,
-            callback=lambda _, option, value: _side(option, value),
-            help=f"Instead of groups, one side of a comparison: {', '.join(GROUPS)}, such as project=app.",
-        ),
-        click.option(
-            "--b", metavar=_SIDE, callback=lambda _, option, value: _side(option, value), help="The other side."
-        ),
-    ),
-}
+    from pipeline.warehouse import Sort
 
 
 def view_command(name: str) -> click.Command:
@@ -56,50 +31,51 @@ def view_command(name: str) -> click.Command:
     def show(lake: Path, **options: Any) -> None:
         from pipeline.cli.render import show_view
 
-        given = {key: options.pop(key, None) for key in ("by", "session", "a", "b", "estimator")}
-        own = {key: value for key, value in given.items() if value is not None}
-        if ("a" in own) != ("b" in own):
-            raise click.UsageError("--a and --b are the two sides of one comparison: give both")
-        if "a" in own and "by" in own:
-            raise click.UsageError("--by makes groups, --a and --b two sides: give one or the other")
+        given = {option.name: options.pop(option.name) for option in own_options(name)}
+        with wrong_usage():
+            own = own_values(name, given, prefix="--")
+        sort = _sort(name, options.pop("sort"), own)
         output = {key: options.pop(key) for key in ("output", "newline", "format_name", "limit", "compact")}
-        show_view(lake, name, filters(**options), own=own, **output)
+        show_view(lake, name, filters(**options), own=own, sort=sort, **output)
 
     show.__doc__ = _help(name)
     decorated = lake_options(output_options(_shape_options(show)))
     if contracts.load(name).has_window:
         decorated = filter_options(decorated)
-    if contracts.load(name).sizes_texts:
-        decorated = estimator_option(decorated)
-    for option in reversed(_OWN.get(name, ())):
-        decorated = option(decorated)
+    for option in reversed(own_options(name)):
+        decorated = own_option(option)(decorated)
     return click.command(name, short_help=contracts.find(name).help)(decorated)
 
 
-def _side(option: click.Parameter, value: str | None) -> str | None:
-    """A filter as the view reads it: a project without its last slash, a week by its Monday."""
-    if value is None:
-        return None
-    column, equals, wanted = value.partition("=")
-    column, wanted = column.strip(), wanted.strip()
-    if not equals or not wanted or column not in GROUPS:
-        hint = f"write it as {_SIDE}, with a column of {', '.join(GROUPS)}"
-        raise click.UsageError(f"{option.opts[0]}: {value!r} is no filter; {hint}")
-    if column == "project":
-        wanted = wanted.rstrip("/\\") or wanted
-    if column == "week":
-        try:
-            day = date.fromisoformat(wanted)
-        except ValueError:
-            raise click.UsageError(f"{option.opts[0]}: {wanted!r} is no day; write it as 2026-03-01") from None
-        wanted = str(day - timedelta(days=day.weekday()))
-    return f"{column}={wanted}"
+def _sort(name: str, asked: tuple[str, ...], own: Mapping[str, str]) -> list[Sort]:
+    """What to sort by. A column is named as in a CSV or as on the terminal; n/a is always last."""
+    columns = [column.name for column in contracts.load(name).columns]
+    shown = {own["by"]: "day"} if name == "usage" and "by" in own else {}  # what the period is called in the output
+    found = []
+    for text in asked:
+        column, colon, way = text.strip().partition(":")
+        down = column.startswith("-") != (way == "desc")
+        column = "_".join(column.removeprefix("-").split())
+        column = shown.get(column, column)
+        if column not in columns:
+            raise click.UsageError(f"--sort: {name} has no column {column!r}; it has {', '.join(columns)}")
+        if colon and (way not in {"asc", "desc"} or text.startswith("-")):
+            raise click.UsageError(f"--sort: {text!r} is no order; write it as COLUMN, COLUMN:desc or -COLUMN")
+        found.append((column, down))
+    return found
 
 
 def _shape_options(function: Any) -> Any:
     for option in (
         click.option("--compact", is_flag=True, help="Fewer columns on the terminal."),
         limit_option,
+        click.option(
+            "--sort",
+            multiple=True,
+            metavar="COLUMN",
+            help="Sort by this column, smallest first; by -COLUMN or COLUMN:desc, largest first; n/a is last "
+            "(repeatable).",
+        ),
         format_option,
     ):
         function = option(function)
@@ -117,10 +93,3 @@ def _help(name: str) -> str:
     if contract.notes:
         lines += ["", contract.notes]
     return "\n".join(lines)
-
-
-def window_of(chosen: Filters, own: Mapping[str, str] | None = None) -> Window:
-    """The window for the warehouse of what the user asked for."""
-    from pipeline.warehouse import Window
-
-    return Window(chosen.since, chosen.until, chosen.clients, chosen.project, chosen.timezone, own or {})

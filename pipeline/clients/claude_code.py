@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pipeline import claude_items, client
+from pipeline import claude_items, client, retrieval
 from pipeline.claude_context import (
     INTERRUPTED,
     UNREADABLE,
@@ -421,8 +421,9 @@ class _Transcript:
             return  # written twice, or of a call in another file
         content = block.content
         text = content if type(content) is str else None
+        texts: tuple[str, ...] = () if text is None else (text,)
         if type(content) is list:
-            texts = [part.text for part in content if part.text is not None and part.type == "text"]
+            texts = tuple(part.text for part in content if part.text is not None and part.type == "text")
             text = "".join(texts) if texts else None
             session.context.result_parts(row, ts, content)
         if text is not None:
@@ -430,6 +431,8 @@ class _Transcript:
             call.result_bytes = client.text_bytes(text)
         call.ended_at = ts
         call.outcome = _outcome(row, block, text)
+        if call.kind == "mcp":
+            retrieval.note(call, texts)
         sidecar = row.tool_use_result
         if type(sidecar) is Sidecar:
             if call.kind != "mcp":  # there the sidecar is the server's own
@@ -738,7 +741,7 @@ def _is_placeholder(version: str | None) -> bool:
 
 @lru_cache(maxsize=4096)
 def _tool_kind(tool: str) -> tuple[str, str | None, str | None]:
-    named = client.mcp_name(tool)
+    named = retrieval.mcp_name(tool)
     if named is not None:
         return "mcp", *named
     return {"Skill": "skill", "Agent": "agent", "Task": "agent"}.get(tool, "builtin"), None, None
@@ -795,7 +798,7 @@ class ClaudeCode:
     """The client. Its files are append-only, but a fork copies the rows of another file into a new one."""
 
     name = "claude-code"
-    parser_version = 1
+    parser_version = 2
     config_variables = claude_items.VARIABLES
     supports: Mapping[str, Support] = {
         "sessions.session_id": "measured",
@@ -856,8 +859,8 @@ class ClaudeCode:
         "tool_calls.outcome": "measured",
         "tool_calls.ended_at": "measured",
         "tool_calls.duration_ms": "measured",
-        "tool_calls.result_paths": "absent",
-        "tool_calls.result_handles": "absent",
+        "tool_calls.result_paths": "measured",
+        "tool_calls.result_handles": "measured",
         "prompts.session_id": "measured",
         "prompts.event_id": "measured",
         "prompts.seq": "measured",

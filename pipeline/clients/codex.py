@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO
 
 import msgspec
 
-from pipeline import client, codex_context, codex_items
+from pipeline import client, codex_context, codex_items, retrieval
 from pipeline.client import MOST_TOKENS, Home, Parsed, Report, Source, Support, short_id
 from pipeline.codex_context import Piece
 from pipeline.config import ConfigFiles, Found
@@ -147,6 +147,7 @@ class _Invocation(msgspec.Struct, gc=False):
 class _Ok(msgspec.Struct, gc=False):
     isError: bool | None = None  # noqa: N815 - the field's own name
     is_error: bool | None = None
+    content: _Raw = _NONE
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -180,7 +181,7 @@ _MEASURED = {
     "cache_read_tokens cache_write_tokens reasoning_tokens context_tokens is_subagent is_error is_output_partial "
     "copy_rank",
     "tool_calls": "session_id call_id request_id seq ts tool kind mcp_server mcp_tool target input_bytes result_bytes "
-    "result_chars outcome ended_at duration_ms",
+    "result_chars outcome ended_at duration_ms result_paths result_handles",
     "prompts": "session_id event_id seq ts kind chars",
     "context_events": "session_id event_id seq ts event cause item_kind item path chars sha256 reported_tokens",
 }
@@ -188,7 +189,7 @@ _ABSENT = {
     "sessions": "reported_usd",
     "requests": "cache_write_5m_tokens cache_write_1h_tokens reported_usd service_tier speed inference_geo "
     "web_search_requests premium_requests stop_reason duration_ms",
-    "tool_calls": "skill result_paths result_handles",
+    "tool_calls": "skill",
 }
 _SUPPORTS: Mapping[str, Support] = {
     **{f"{table}.{column}": "measured" for table, columns in _MEASURED.items() for column in columns.split()},
@@ -200,7 +201,7 @@ class Codex:
     """Rollouts of the Codex clients, active, archived and compressed."""
 
     name = "codex"
-    parser_version = 1
+    parser_version = 2
     config_variables = codex_items.VARIABLES
     supports: Mapping[str, Support] = _SUPPORTS
 
@@ -754,7 +755,7 @@ class _Rollout:
         return short_id("call", turn, self.turn, len(self.out.tool_calls) - self.turn_calls)
 
     def _call(self, record: _Record, call_id: str, tool: str, target: str | None, size: int | None) -> ToolCall:
-        mcp = client.mcp_name(tool)
+        mcp = retrieval.mcp_name(tool)
         call = ToolCall(
             source_id=self.source_id,
             session_id=self.session_id,
@@ -784,6 +785,8 @@ class _Rollout:
         if call.ended_at is None:
             call.result_chars, call.result_bytes = codex_context.size_of(raw)
             call.ended_at = client.timestamp(record.timestamp)
+            if call.kind == "mcp":
+                retrieval.note(call, codex_context.texts_of(raw))
         _settle(call, outcome)
         if call.duration_ms is None:
             call.duration_ms = duration
@@ -833,6 +836,11 @@ class _Rollout:
             result = msgspec.json.decode(payload.result, type=_Result)
         except codex_context.UNFIT:
             return
+        if result.Ok and call.result_bytes is not None and call.result_handles is None:
+            # The name is known only now; what the client sent is the whole result, if it is not shorter.
+            texts = codex_context.texts_of(result.Ok.content)
+            if sum(map(client.text_bytes, texts)) <= call.result_bytes:
+                retrieval.note(call, texts)
         failed = len(result.Err) or (result.Ok and (result.Ok.isError or result.Ok.is_error))
         _settle(call, "error" if failed else "ok")
 

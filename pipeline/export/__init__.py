@@ -1,7 +1,8 @@
 """Results as bytes: rows of a view or a query in one of the output formats.
 
 An exporter is a module with `write(rows, stream, options)`. It gets Arrow batches and the columns of the contract,
-and knows neither DuckDB nor the command line. A new format is one such module and one entry in `FORMATS`.
+and knows neither DuckDB nor the command line. A new format is one such module and one entry in `FORMATS`. A format of
+which one file holds several results has `write_all(results, stream, options)`, too.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ ALWAYS, NEVER = "always", "never"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """An output format. `binary` ones are not for a terminal."""
+    """An output format. `binary` ones are not for a terminal; a file of one with `many` holds several results."""
 
     name: str
     module: str
     extension: str
     binary: bool = False
+    many: bool = False
 
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
@@ -39,6 +41,8 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             Format("table", "pipeline.export.table", "txt"),
             Format("csv", "pipeline.export.csv", "csv"),
             Format("json", "pipeline.export.json", "json"),
+            Format("parquet", "pipeline.export.parquet", "parquet", binary=True),
+            Format("xlsx", "pipeline.export.xlsx", "xlsx", binary=True, many=True),
         )
     }
 )
@@ -56,6 +60,17 @@ class Options:
     rename: Mapping[str, str] = field(default_factory=dict)
     totals: bool = True
     timezone: str = "UTC"  # of times on the terminal; files are in UTC
+    legend: bool = True  # of the marks, below a table
+    encoding: str = "utf-8"  # of the terminal; files are in UTF-8
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A count whose course a terminal draws: a line for each group of rows, along the column `along`."""
+
+    count: str
+    groups: tuple[str, ...]
+    along: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,7 @@ class Rows:
     help: str = ""
     notes: str = ""
     keys: tuple[str, ...] = ()
+    course: Course | None = None
 
     def flag_positions(self) -> Mapping[int, int]:
         """For each count whose being measured a flag column tells: its position, and that flag's."""
@@ -116,6 +132,20 @@ def headings(columns: Sequence[ViewColumn], options: Options) -> list[str]:
     return [options.rename.get(column.name, column.name) for column in columns]
 
 
+def distinct(names: Sequence[str]) -> list[str]:
+    """Names of which none stands twice, where somebody's SQL may have given one so."""
+    taken: set[str] = set()
+    made: list[str] = []
+    for name in names:
+        key, n = name, 0
+        while key in taken or (n and key in names):
+            n += 1
+            key = f"{name}_{n}"
+        taken.add(key)
+        made.append(key)
+    return made
+
+
 def columns_of(schema: pa.Schema) -> tuple[ViewColumn, ...]:
     """Columns of a result that no contract describes: nothing is known of what they mean."""
     return tuple(ViewColumn(name=column.name, type=_type_name(column.type), doc="") for column in schema)
@@ -147,10 +177,30 @@ def write(format_name: str, rows: Rows, stream: BinaryIO, options: Options) -> N
     """
     import pyarrow as pa
 
-    if format_name not in FORMATS:
-        raise ConfigError(f"there is no format {format_name!r}", hint=f"known formats: {', '.join(FORMATS)}")
-    module = import_module(FORMATS[format_name].module)
+    module = import_module(_known(format_name).module)
     try:
         module.write(rows, stream, options)
     except pa.ArrowException as error:
         raise ExportError(f"cannot write {rows.name} as {format_name}: {error}") from error
+
+
+def write_all(format_name: str, results: Iterable[Rows], stream: BinaryIO, options: Options) -> None:
+    """Write several results to one stream, in a format that has room for them; each is asked for when its turn comes.
+
+    Raises what `write` raises, and ConfigError for a format of one result a file.
+    """
+    import pyarrow as pa
+
+    form = _known(format_name)
+    if not form.many:
+        raise ConfigError(f"a file of the format {format_name} holds one result")
+    try:
+        import_module(form.module).write_all(results, stream, options)
+    except pa.ArrowException as error:
+        raise ExportError(f"cannot write it as {format_name}: {error}") from error
+
+
+def _known(format_name: str) -> Format:
+    if format_name not in FORMATS:
+        raise ConfigError(f"there is no format {format_name!r}", hint=f"known formats: {', '.join(FORMATS)}")
+    return FORMATS[format_name]

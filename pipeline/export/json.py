@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from pipeline.contracts import ViewColumn
-from pipeline.export import NEVER, Options, Rows, headings
+from pipeline.export import NEVER, Options, Rows, distinct, headings
 from pipeline.export.cells import plain
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def write(rows: Rows, stream: BinaryIO, options: Options) -> None:
     """
     flags = rows.flag_positions()
     kept = [i for i in range(len(rows.columns)) if i not in set(flags.values())]
-    names = _distinct([headings(rows.columns, options)[i] for i in kept])
+    names = distinct([headings(rows.columns, options)[i] for i in kept])
     encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
     before = b"["
     for batch in rows.first(options.limit):
@@ -41,16 +41,3 @@ def _values(batch: pa.RecordBatch, position: int, column: ViewColumn, flag: int 
     if column.measured == NEVER and column.unit != "USD":
         return [{"count": value, "measured": False} for value in values]
     return values
-
-
-def _distinct(names: list[str]) -> list[str]:
-    """Names for an object, where somebody's SQL may have given one twice."""
-    taken: set[str] = set()
-    for i, name in enumerate(names):
-        key, n = name, 0
-        while key in taken or (n and key in names):
-            n += 1
-            key = f"{name}_{n}"
-        taken.add(key)
-        names[i] = key
-    return names

@@ -13,26 +13,45 @@ from typing import BinaryIO
 
 from pipeline.export import Options, Rows
 from pipeline.export.columns import Column, columns
+from pipeline.export.courses import Courses
 from pipeline.export.marks import ESTIMATED, NA
 
 _GAP = "  "
 _TOTAL = "total"
 _NARROW = 12  # a text is not cut below this
+_PLAIN_DRAWING = str.maketrans({"─": "-", "…": "*"})
 _BOLD, _DIM, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
 
 
 def write(rows: Rows, stream: BinaryIO, options: Options) -> None:
     """Write rows as a table, with the totals of all rows and a legend of the marks that occur."""
     made = columns(rows, options)
+    courses = Courses(rows.course) if rows.course else None
     seen = shown = 0
     for batch in rows.slices():
         keep = batch.num_rows if options.limit is None else max(0, min(batch.num_rows, options.limit - seen))
         for column in made:
             column.take(batch, keep)
+        if courses:
+            courses.take(batch, keep)
         seen += batch.num_rows
         shown += keep
     lines = _lines(rows, made, options, seen, shown) if seen else ["no rows", *([rows.help] if rows.help else [])]
-    stream.write("".join(f"{line}{options.newline}" for line in lines).encode())
+    if courses and seen:
+        at = lines.index("") if "" in lines else len(lines)  # between the table and what is said of it
+        lines[at:at] = courses.lines(options.width, is_ascii=not can_draw(options.encoding))
+    text = "".join(f"{line}{options.newline}" for line in lines)
+    if not can_draw(options.encoding):
+        text = text.translate(_PLAIN_DRAWING)
+    stream.write(text.encode(options.encoding, "replace"))
+
+
+def can_draw(encoding: str) -> bool:
+    """Has an encoding the characters that a table is drawn with?"""
+    try:
+        return bool("─…▁█".encode(encoding))
+    except (UnicodeEncodeError, LookupError):
+        return False
 
 
 def _lines(rows: Rows, made: list[Column], options: Options, seen: int, shown: int) -> list[str]:
@@ -203,7 +222,7 @@ def _below(rows: Rows, layout: Layout, options: Options, seen: int, shown: int, 
         marks.append(f"{ESTIMATED} estimated")
     if NA in cells or any(c.cells[0] == NA for c in layout.same):
         marks.append(f"{NA} not recorded, or there is none")
-    said = [", ".join(marks)] if marks else []
+    said = [", ".join(marks)] if marks and options.legend else []
     if shown < seen:
         said.append(f"{shown:,} of {seen:,} rows{'; the totals are of all' if totals else ''}")
     if layout.same:

@@ -76,14 +76,14 @@ class Asked:
 
     def _select(self, text: str, values: Sequence[Any] | None = None, by: str = "day") -> pa.Table:
         window = replace(self._window, options={**self._window.options, "by": by})
-        return self._warehouse.select(text, window, values).table()
+        return self._warehouse.ask(text, window, values).table()
 
     def _rows(self, text: str, values: Sequence[Any] | None = None) -> list[Row]:
         rows: list[Row] = self._select(text, values).to_pylist()
         return rows
 
     def _table(self, name: str, columns: Sequence[ViewColumn], text: str) -> Table:
-        batches = self._warehouse.select(text, self._window).batches()
+        batches = self._warehouse.ask(text, self._window).batches()
         return table(name, columns, batches, limit=TOP, timezone=self.timezone)
 
     def of_view(self, name: str, names: Sequence[str] | None = None, *, order: str = "", limit: int = TOP) -> Table:
@@ -92,7 +92,7 @@ class Asked:
         shown = names or [column.name for column in contract.columns if not column.is_flag]
         order = order or ", ".join(contract.order or contract.grain)
         text = f"select {', '.join(chosen(contract, shown))} from main.{name} order by {order}"
-        batches = self._warehouse.select(text, self._window).batches()
+        batches = self._warehouse.ask(text, self._window).batches()
         return of_view(contract, shown, batches, limit=limit, timezone=self.timezone)
 
     # --- what was spent ------------------------------------------------------------------------------------------

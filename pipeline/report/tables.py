@@ -58,6 +58,7 @@ class Table:
     rows: list[list[Cell]]
     n_rows: int
     totals: list[str] = field(default_factory=list)
+    notes: str = ""  # of the contract, for a view of which the page itself says nothing
 
     @property
     def is_cut(self) -> bool:
@@ -115,7 +116,9 @@ def table(
 def of_view(contract: Contract, names: Sequence[str], batches: Any, *, limit: int, timezone: str) -> Table:
     """The table of some of a view's columns, which the batches have, with their flags at the end."""
     columns = [contract.column(name) for name in chosen(contract, names)]
-    return table(contract.name, columns, batches, limit=limit, timezone=timezone)
+    made = table(contract.name, columns, batches, limit=limit, timezone=timezone)
+    made.notes = contract.notes
+    return made
 
 
 def _sortable(values: pa.Array) -> list[float | str | None]:

@@ -92,6 +92,7 @@ select
     scope,
     path,
     baseline_chars,
+    baseline_sha256,
     body_chars,
     transcript_kind,
     transcript_name,

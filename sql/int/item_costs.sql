@@ -1,73 +1,114 @@
 -- One row a text that a session carried, and what no text explains: in how many requests of the window, at what price.
-with windowed as (
+-- Sessions go by numbers here: most work is joining and sorting by them.
+with keys as (
     select
         client,
-        source_id,
         session_id,
-        seq,
-        file_seq,
-        ts,
-        model_id,
-        context_tokens,
+        row_number() over (order by client, session_id) as session_key
+    from lake.requests
+    where
+        session_id is not null
+        and (getvariable('clients') is null or list_contains(cast(getvariable('clients') as varchar[]), client))
+    group by client, session_id
+),
+
+windowed as (
+    select
+        keys.session_key,
+        requests.seq,
+        requests.file_seq,
+        requests.ts,
+        requests.model_id,
+        requests.context_tokens,
+        requests.n_requests as responses,
         case
             when
-                (getvariable('since') is null or ts >= cast(getvariable('since') as timestamp with time zone))
-                and (getvariable('until') is null or ts < cast(getvariable('until') as timestamp with time zone))
-                then n_requests
+                (
+                    getvariable('since') is null
+                    or requests.ts >= cast(getvariable('since') as timestamp with time zone)
+                )
+                and (
+                    getvariable('until') is null
+                    or requests.ts < cast(getvariable('until') as timestamp with time zone)
+                )
+                then requests.n_requests
             else 0
         end as n_requests,
-        context_token_usd
-    from int.priced_requests
-    where
-        getvariable('clients') is null or list_contains(cast(getvariable('clients') as varchar[]), client)
+        requests.context_token_usd
+    from int.priced_requests as requests
+    inner join keys
+        on requests.client = keys.client and requests.session_id = keys.session_id
+),
+
+counts as (
+    select
+        session_key,
+        count(*) as requests
+    from windowed
+    group by session_key
 ),
 
 sessions as (
     select
-        requests.client,
-        requests.session_id,
+        keys.session_key,
+        keys.client,
+        keys.session_id,
         sessions.project,
         coalesce(sessions.client_version, 'version not recorded') as client_version,
         coalesce(sessions.is_subagent, false) as is_subagent,
-        requests.requests,
-        row_number() over (order by requests.client, requests.session_id) as session_key
-    from (
-        select
-            client,
-            session_id,
-            count(*) as requests
-        from windowed
-        group by client, session_id
-    ) as requests
+        counts.requests
+    from keys
+    inner join counts on keys.session_key = counts.session_key
     left join stg.sessions as sessions
-        on requests.client = sessions.client and requests.session_id = sessions.session_id
+        on keys.client = sessions.client and keys.session_id = sessions.session_id
 ),
 
 -- Up to and with each request of a session: how many of the window, and at what price.
 through as (
     select
         -- One key, so that no plan joins the requests of a session to each other.
-        sessions.session_key * 4294967296 + windowed.seq as request_key,
-        windowed.n_requests as requests,
-        coalesce(windowed.context_token_usd, 0) * windowed.n_requests as usd,
-        case when windowed.context_token_usd is null then windowed.n_requests else 0 end as unpriced,
-        sum(windowed.n_requests) over (partition by sessions.session_key order by windowed.seq) as through_requests,
-        sum(coalesce(windowed.context_token_usd, 0) * windowed.n_requests)
-            over (partition by sessions.session_key order by windowed.seq)
-            as through_usd,
-        sum(case when windowed.context_token_usd is null then windowed.n_requests else 0 end)
-            over (partition by sessions.session_key order by windowed.seq)
-            as through_unpriced
-    from windowed
-    inner join sessions
-        on windowed.client = sessions.client and windowed.session_id = sessions.session_id
+        session_key * 4294967296 + seq as request_key,
+        requests,
+        usd,
+        unpriced,
+        sum(requests) over session_so_far as through_requests,
+        sum(usd) over session_so_far as through_usd,
+        sum(unpriced) over session_so_far as through_unpriced
+    from (
+        select
+            session_key,
+            seq,
+            cast(n_requests as double) as requests,
+            coalesce(context_token_usd, 0) * n_requests as usd,
+            cast(case when context_token_usd is null then n_requests else 0 end as double) as unpriced
+        from windowed
+    ) as costed
+    window session_so_far as (
+        partition by session_key
+        order by seq
+        rows between unbounded preceding and current row
+    )
 ),
 
 intervals as (
     select
-        item_intervals.*,
         sessions.session_key,
-        sessions.project,
+        item_intervals.client,
+        item_intervals.event_id,
+        item_intervals.event = 'loaded'
+        and item_intervals.cause <> 'compaction'
+        and not item_intervals.is_copied as is_load,
+        item_intervals.item_kind,
+        item_intervals.item,
+        item_intervals.path,
+        item_intervals.sha256,
+        item_intervals.scope,
+        item_intervals.evidence,
+        item_intervals.is_copied,
+        item_intervals.is_split,
+        item_intervals.chars,
+        item_intervals.ts,
+        item_intervals.from_seq,
         least(item_intervals.until_seq, sessions.requests) as to_seq
     from int.item_intervals as item_intervals
     inner join sessions
@@ -97,17 +138,14 @@ cut as (
 
 numbered as (
     select
-        sessions.session_key,
-        windowed.client,
-        windowed.seq,
-        windowed.ts,
-        windowed.model_id,
-        row_number() over (partition by sessions.session_key order by windowed.seq)
-        - row_number() over (partition by sessions.session_key, windowed.model_id order by windowed.seq) as run
+        session_key,
+        seq,
+        ts,
+        model_id,
+        row_number() over (partition by session_key order by seq)
+        - row_number() over (partition by session_key, model_id order by seq) as run
     from windowed
-    inner join sessions
-        on windowed.client = sessions.client and windowed.session_id = sessions.session_id
-    where sessions.session_key in (select cut.session_key from cut)
+    where session_key in (select cut.session_key from cut)
 ),
 
 runs as (
@@ -119,8 +157,9 @@ runs as (
         min(numbered.ts) as ts,
         min(model_rates.chars_per_token) as chars_per_token
     from numbered
+    inner join keys on numbered.session_key = keys.session_key
     left join int.model_rates as model_rates
-        on numbered.client = model_rates.client and numbered.model_id = model_rates.model_id
+        on keys.client = model_rates.client and numbered.model_id = model_rates.model_id
     group by numbered.session_key, numbered.model_id, numbered.run
 ),
 
@@ -146,20 +185,14 @@ cuts as (
 pieces as (
     select
         intervals.session_key,
-        intervals.client,
-        intervals.project,
-        intervals.session_id,
         intervals.event_id,
-        intervals.event,
-        intervals.cause,
+        intervals.is_load and coalesce(cuts.from_seq, intervals.from_seq) = intervals.from_seq as is_load,
         intervals.item_kind,
         intervals.item,
         intervals.path,
         intervals.scope,
         intervals.evidence,
-        intervals.is_copied,
         intervals.is_split,
-        intervals.from_seq as entered_seq,
         coalesce(cuts.from_seq, intervals.from_seq) as from_seq,
         coalesce(cuts.to_seq, intervals.to_seq) as to_seq,
         coalesce(cuts.tokens, cast(ceil(intervals.chars / coalesce(cuts.chars_per_token, 4.0)) as bigint)) as tokens,
@@ -244,12 +277,11 @@ counted_before as (
 -- An event that stands in several sessions is a load in the one that it came from.
 copies as (
     select
-        client,
+        session_key,
         event_id,
-        session_id,
         row_number() over (
             partition by client, event_id
-            order by is_copied, ts, session_id
+            order by is_copied, ts, session_key
         ) as copy
     from intervals
     where is_split
@@ -270,52 +302,64 @@ floors as (
             sessions.project,
             sessions.client_version,
             sessions.session_id,
-            windowed.source_id,
             windowed.context_tokens,
             model_rates.chars_per_token
         from windowed
-        inner join sessions
-            on windowed.client = sessions.client and windowed.session_id = sessions.session_id
+        inner join sessions on windowed.session_key = sessions.session_key
         left join int.model_rates as model_rates
-            on windowed.client = model_rates.client and windowed.model_id = model_rates.model_id
+            on sessions.client = model_rates.client and windowed.model_id = model_rates.model_id
         where
             windowed.seq = 0
             and windowed.file_seq = 0
-            and windowed.n_requests = 1
+            and windowed.responses = 1
             and windowed.context_tokens is not null
             and not sessions.is_subagent
     ) as firsts
 ),
 
--- Items, prompts and attachments of that first request.
-explained as (
+-- What prompts and attachments of that first request come to. A session in two files has them in each.
+asked as (
     select
         session_key,
-        sum(tokens) as tokens
+        max(tokens) as tokens
     from (
         select
-            session_key,
-            tokens
-        from pieces
-        where from_seq = 0
-        union all
-        select
             floors.session_key,
-            ceil(prompts.chars / coalesce(floors.chars_per_token, 4.0)) as tokens
+            texts.source_id,
+            sum(ceil(texts.chars / coalesce(floors.chars_per_token, 4.0))) as tokens
         from floors
-        inner join lake.prompts as prompts
-            on floors.source_id = prompts.source_id and floors.session_id = prompts.session_id
-        where floors.place = 1 and prompts.seq = 0
-        union all
-        select
-            floors.session_key,
-            ceil(events.chars / coalesce(floors.chars_per_token, 4.0)) as tokens
-        from floors
-        inner join lake.context_events as events
-            on floors.source_id = events.source_id and floors.session_id = events.session_id
-        where floors.place = 1 and events.seq = 0 and events.event in ('attachment', 'compacted')
-    ) as parts
+        inner join (
+            select
+                client,
+                source_id,
+                session_id,
+                chars
+            from lake.prompts
+            where seq = 0
+            union all
+            select
+                client,
+                source_id,
+                session_id,
+                chars
+            from lake.context_events
+            where seq = 0 and event in ('attachment', 'compacted')
+        ) as texts
+            on floors.client = texts.client and floors.session_id = texts.session_id
+        where floors.place = 1
+        group by floors.session_key, texts.source_id
+    ) as by_file
     group by session_key
+),
+
+explained as (
+    select
+        floors.session_key,
+        sum(pieces.tokens) as tokens
+    from floors
+    inner join pieces on floors.session_key = pieces.session_key
+    where floors.place = 1 and pieces.from_seq = 0
+    group by floors.session_key
 ),
 
 unexplained as (
@@ -324,19 +368,21 @@ unexplained as (
         floors.project,
         floors.client_version,
         floors.context_tokens,
-        cast(greatest(floors.context_tokens - coalesce(explained.tokens, 0), 0) as bigint) as tokens
+        cast(
+            greatest(floors.context_tokens - coalesce(explained.tokens, 0) - coalesce(asked.tokens, 0), 0) as bigint
+        ) as tokens
     from floors
     left join explained on floors.session_key = explained.session_key
+    left join asked on floors.session_key = asked.session_key
     where floors.place = 1
 )
 
 select
-    pieces.client,
-    pieces.project,
-    pieces.session_id,
+    sessions.client,
+    sessions.project,
+    sessions.session_id,
+    sessions.session_key,
     pieces.event_id,
-    pieces.event,
-    pieces.cause,
     pieces.item_kind,
     pieces.item,
     pieces.path,
@@ -348,11 +394,7 @@ select
     pieces.tokens,
     pieces.tokens_measured,
     cast(null as bigint) as first_request_tokens,
-    pieces.event = 'loaded'
-    and pieces.cause <> 'compaction'
-    and not pieces.is_copied
-    and copies.copy is null
-    and pieces.from_seq = pieces.entered_seq as is_load,
+    pieces.is_load and copies.copy is null as is_load,
     sums.requests,
     sums.requests - coalesce(counted_before.requests, 0) as distinct_requests,
     sums.first_requests,
@@ -364,6 +406,7 @@ inner join sums
         pieces.session_key = sums.session_key
         and pieces.from_seq = sums.from_seq
         and pieces.to_seq = sums.to_seq
+inner join sessions on pieces.session_key = sessions.session_key
 left join counted_before
     on
         pieces.session_key = counted_before.session_key
@@ -372,9 +415,8 @@ left join counted_before
 left join copies
     on
         pieces.is_split
-        and pieces.client = copies.client
+        and pieces.session_key = copies.session_key
         and pieces.event_id = copies.event_id
-        and pieces.session_id = copies.session_id
         and copies.copy > 1
 where sums.requests > 0
 union all
@@ -382,9 +424,8 @@ select
     sessions.client,
     sessions.project,
     sessions.session_id,
+    sessions.session_key,
     'unexplained' as event_id,
-    'unexplained' as event,
-    cast(null as varchar) as cause,
     'unexplained' as item_kind,
     sessions.client_version as item,
     cast(null as varchar) as path,

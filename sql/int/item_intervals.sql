@@ -179,22 +179,38 @@ installed as (
         and installed_items.baseline_chars is distinct from 0
 ),
 
+-- What of it stands in the transcript is counted there.
+seen as (
+    select distinct
+        installed.client,
+        installed.session_id,
+        installed.transcript_kind,
+        installed.transcript_name
+    from entered
+    inner join installed
+        on
+            entered.client = installed.client
+            and entered.session_id = installed.session_id
+            and entered.item_kind = installed.transcript_kind
+            and case
+                when entered.item_kind in ('instruction', 'memory') then coalesce(entered.path, entered.item)
+                else entered.item
+            end = installed.transcript_name
+),
+
 configured as (
     select installed.*
     from installed
     left join told
         on installed.client = told.client and installed.session_id = told.session_id
+    left join seen
+        on
+            installed.client = seen.client
+            and installed.session_id = seen.session_id
+            and installed.transcript_kind = seen.transcript_kind
+            and installed.transcript_name = seen.transcript_name
     where
-        -- What of it stands in the transcript is counted there.
-        not exists (
-            select 1
-            from named
-            where
-                installed.client = named.client
-                and installed.session_id = named.session_id
-                and installed.transcript_kind = named.item_kind
-                and installed.transcript_name = named.config_name
-        )
+        seen.client is null
         and not case installed.transcript_kind
             when 'skill' then coalesce(told.has_skills, false)
             when 'agent' then coalesce(told.has_agents, false)
@@ -221,7 +237,11 @@ select
     named.item_kind,
     named.item,
     coalesce(named.path, installed_items.path) as path,
-    named.sha256,
+    -- Of the text that `chars` counts. The configuration has none of what a load brings.
+    coalesce(
+        named.sha256,
+        case when named.chars is null and named.item_kind <> 'skill_body' then installed_items.baseline_sha256 end
+    ) as sha256,
     installed_items.scope,
     named.ts,
     named.is_copied,
@@ -254,8 +274,7 @@ select
     item_kind,
     item,
     path,
-    -- The hash of a file is not that of the text that is listed of it.
-    cast(null as varchar) as sha256,
+    baseline_sha256 as sha256,
     scope,
     started_at as ts,
     false as is_copied,

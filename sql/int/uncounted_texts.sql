@@ -7,7 +7,7 @@ with texts as (
         from_seq,
         until_seq
     from int.item_intervals
-    where item_kind in ('skill', 'skill_body', 'instruction') and sha256 is not null
+    where item_kind in ('skill', 'command', 'skill_body', 'instruction') and sha256 is not null
 ),
 
 models as (

@@ -1,4 +1,4 @@
--- One row: from when to when the window reaches, as far as the lake has requests; and the newest of the window's.
+-- One row a window: from when to when it reaches, as far as the lake has requests, and when its newest one was made.
 with bounds as (
     select
         min(ts) as oldest_ts,

@@ -1,7 +1,8 @@
--- One row a tool call of the window, with the project of its session.
+-- One row a tool call of the window, with the project and the repository of its session.
 select
     tool_calls.*,
-    sessions.project
+    sessions.project,
+    sessions.repo_root
 from stg.tool_calls as tool_calls
 left join stg.sessions as sessions
     on tool_calls.client = sessions.client and tool_calls.session_id = sessions.session_id

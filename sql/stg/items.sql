@@ -9,6 +9,7 @@ select
     project,
     path,
     baseline_chars,
+    baseline_sha256,
     body_chars,
     sha256,
     valid_from,

@@ -11,12 +11,12 @@ fuller as (
         fates.session_id as owner_session_id,
         fates.file_seq as owner_seq,
         requests.*
-    from fates
-    inner join lake.requests as requests
+    from lake.requests as requests
+    inner join fates
         on
-            fates.fullest_source_id = requests.source_id
-            and fates.fullest_session_id = requests.session_id
-            and fates.fullest_seq = requests.seq
+            requests.source_id = fates.fullest_source_id
+            and requests.session_id = fates.fullest_session_id
+            and requests.seq = fates.fullest_seq
     where fates.is_own and fates.fullest_source_id <> fates.source_id
 )
 

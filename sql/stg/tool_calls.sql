@@ -69,13 +69,13 @@ results as (
         tool_calls.duration_ms,
         tool_calls.result_paths,
         tool_calls.result_handles
-    from ranked
-    inner join lake.tool_calls as tool_calls
+    from lake.tool_calls as tool_calls
+    inner join ranked
         on
-            ranked.client = tool_calls.client
-            and ranked.call_id = tool_calls.call_id
-            and ranked.source_id = tool_calls.source_id
-            and ranked.session_id is not distinct from tool_calls.session_id
+            tool_calls.client = ranked.client
+            and tool_calls.call_id = ranked.call_id
+            and tool_calls.source_id = ranked.source_id
+            and tool_calls.session_id is not distinct from ranked.session_id
     where ranked.result_rank = 1
 )
 

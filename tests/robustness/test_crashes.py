@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from tests.conftest import Agentlens
+from tests.robustness.killing import MOMENTS, deadly
 from tests.robustness.transcripts import corpus, counts, response, said, stored
 
 FILES, EACH = 40, 250
@@ -87,6 +88,37 @@ def test_killed_while_a_change_is_read(
     assert again.returncode == 0, stderr
     assert said(lake) == counts(FILES * EACH + len(changed))
     assert len(stored(lake)) == FILES * EACH + len(changed)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_while_the_inventory_is_written(
+    environ: dict[str, str], tmp_path: Path, home: Path, lake: Path, moment: str
+) -> None:
+    """A text that changed ends in a file of one month and begins in one of another: both, or neither."""
+    corpus(home, 1, 3)
+    skill = home / ".claude" / "skills" / "a" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    undisturbed = tmp_path / "undisturbed"
+    for when, description in ((1_767_225_600, "old"), (1_772_323_200, "new")):  # of January, of March
+        skill.write_text(f"---\ndescription: {description}\n---\n", encoding="utf-8")
+        os.utime(skill, (when, when))
+        finished(start(ingest(home, undisturbed), environ, tmp_path))
+        if description == "old":
+            finished(start(ingest(home, lake), environ, tmp_path))
+    before, after = stored(lake, "items"), stored(undisturbed, "items")
+    assert (len(before), len(after)) == (1, 2)
+    process = start(ingest(home, lake), deadly(environ, tmp_path / "hook", moment, "items"), tmp_path)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    readable(lake)
+    finished(start(ingest(home, lake), environ, tmp_path))
+    assert stored(lake, "items") == after
+    same(lake, undisturbed)
+
+
+def finished(process: subprocess.Popen[str]) -> None:
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
 
 
 @pytest.mark.parametrize("kib", [4, 64, 200], ids=lambda kib: f"{kib}-KiB")

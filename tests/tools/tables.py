@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import msgspec
 
-from pipeline import contracts, prices
+from pipeline import contracts, prices, retrieval
 from pipeline.paths import resource
 from pipeline.schema import PARTITION_KEYS, TABLES, Column, columns
 from pipeline.warehouse import ordered
@@ -57,6 +57,8 @@ def empty_warehouse() -> Iterator[duckdb.DuckDBPyConnection]:
         for name, rows in prices.tables(prices.load(resource("data"), None)).items():
             made.register("arriving", rows.slice(0, 0))
             made.execute(f"create table ref.{name} as from arriving")
+        made.register("arriving", retrieval.table())
+        made.execute("create table ref.retrieval_tools as from arriving")
         for view in ordered(contracts.views()):
             made.execute(f"create view {view.qualified} as {view.sql}")
         yield made

@@ -14,7 +14,8 @@ import pytest
 from pipeline import export
 from pipeline.contracts import ViewColumn
 from pipeline.errors import ConfigError
-from pipeline.export import Options, Rows, marks
+from pipeline.export import Course, Options, Rows, marks
+from pipeline.export.courses import sparkline
 from pipeline.export.table import cell_width, shortened
 
 NO_OPTIONS = Options()
@@ -389,3 +390,69 @@ def test_cost() -> None:
 
 def test_rate() -> None:
     assert [marks.rate(v) for v in (3, 0.075, -1.0, Decimal("0.10"))] == ["$3.00", "$0.075", "-$1.00", "$0.10"]
+
+
+# --- courses ---------------------------------------------------------------------------------------------------------
+
+FLOW = (
+    ViewColumn("client", "VARCHAR", ""),
+    ViewColumn("session_id", "VARCHAR", ""),
+    ViewColumn("seq", "BIGINT", ""),
+    ViewColumn("context_tokens", "BIGINT", "", unit="tokens", measured="always", null="not recorded"),
+)
+COURSE = Course("context_tokens", ("client", "session_id"), "seq")
+
+
+@pytest.mark.parametrize(
+    ("values", "each", "bars", "plain"),
+    [
+        ([0, 1, 2, 3, 4, 5, 6, 7], 1, "▁▂▃▄▅▆▇█", "_.-=+*%#"),
+        ([10, None, 17], 1, "▁ █", "_ #"),  # n/a is a gap, not the least
+        ([5, 5, None], 1, "▁▁ ", "__ "),
+        ([None, None], 1, "  ", "  "),
+        ([], 1, "", ""),
+        ([0, 7, 1, None, None, None, 3], 2, "█▂ ▄", "#. ="),  # the largest of two
+    ],
+)
+def test_bars(values: list[int | None], each: int, bars: str, plain: str) -> None:
+    assert sparkline(values, each) == bars
+    assert sparkline(values, each, is_ascii=True) == plain
+
+
+def test_a_course_is_in_its_own_order_and_whole_whatever_is_shown() -> None:
+    records = [("codex", "a", 2, 17), ("codex", "b", 0, None), ("codex", "a", 0, 10), ("codex", "a", 1, None)]
+    lines = lines_of(rows_of(FLOW, records, course=COURSE), Options(limit=1))
+    assert "codex a  ▁ █  10 to 17" in lines
+    assert not [line for line in lines if line.startswith("codex b")]
+    lines = lines_of(rows_of(FLOW, records, course=COURSE))
+    assert lines[-4:] == ["codex a  ▁ █  10 to 17", "codex b       n/a", "", "n/a not recorded, or there is none"]
+
+
+def test_a_long_course_is_merged_to_fit() -> None:
+    records = [("codex", "a", n, n) for n in range(1000)]
+    lines = lines_of(rows_of(FLOW, records, course=COURSE), Options(limit=1, width=60))
+    (line,) = (line for line in lines if line.startswith("codex a"))
+    assert len(line) <= 60
+    assert any("largest of" in line for line in lines)
+    assert line.endswith("█  0 to 999")
+
+
+def test_ids_are_cut_where_they_differ_and_many_courses_are_counted() -> None:
+    records = [("codex", f"0123456789-{n:02d}", 0, n) for n in range(25)]
+    lines = lines_of(rows_of(FLOW, records, course=COURSE))
+    assert any(line.startswith("codex 0123456789-00 ") for line in lines)
+    assert "and 5 more sessions; choose one with --session" in lines
+
+
+def test_no_rows_have_no_course() -> None:
+    assert lines_of(rows_of(FLOW, [], course=COURSE)) == ["no rows"]
+
+
+def test_a_terminal_that_has_no_bars_and_no_such_letters() -> None:
+    stream = io.BytesIO()
+    records = [("codex", "ä-sitzung-mit-langem-namen", n, n) for n in range(3)]
+    export.write("table", rows_of(FLOW, records, course=COURSE), stream, Options(encoding="ascii", width=40))
+    text = stream.getvalue().decode("ascii")
+    assert "?" in text
+    assert "---" in text
+    assert "_+#" in text

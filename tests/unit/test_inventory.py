@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest  # noqa: TC002 - as in every other file of tests
 
 from pipeline import inventory
-from pipeline.client import Home
+from pipeline.client import Home, sha256
 from pipeline.clients.claude_code import ClaudeCode
+from pipeline.config import ConfigFiles, Found
 from pipeline.ingest import Options, run
 from pipeline.manifest import Manifest
 from tests.robustness.transcripts import listing, project, responses
@@ -105,6 +108,49 @@ def test_nothing_new_reads_and_writes_nothing(home: Path, lake: Path, monkeypatc
     started = time.perf_counter()
     assert not inventory.questions(Home(home, {}), ("claude-code", "codex"), state.meta)
     assert time.perf_counter() - started < 0.2  # it takes a hundredth of that
+
+
+def test_another_entry_of_the_same_length_is_another_text() -> None:
+    """What is listed of a file may change with the settings alone."""
+    one = Found("skill", "a", "user", "/h/SKILL.md", 1_000, baseline_chars=9, sha256="file", baseline_sha256="one")
+    (first,) = inventory.history([], {"i": one}, ConfigFiles(), 50)["1970-01"]
+    assert not inventory.history([first], {"i": one}, ConfigFiles(), 60)
+    other = replace(one, baseline_sha256="other")
+    old, new = inventory.history([first], {"i": other}, ConfigFiles(), 70)["1970-01"]
+    assert (old.baseline_sha256, old.valid_from, old.valid_to) == ("one", 1, 70)
+    assert (new.baseline_sha256, new.valid_from, new.valid_to) == ("other", 70, None)
+
+
+def test_a_lake_of_before_the_hashes_of_entries(home: Path, lake: Path) -> None:
+    """It opens; and a text whose file is as it was gets its hash without a new row."""
+    skill(home, "a", "old")
+    skill(home, "b", "old")
+    ingest(home, lake)
+    before = items(lake)
+    for path in lake.glob("items/**/*.parquet"):
+        pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["baseline_sha256"]), path)
+    Manifest(lake, MACHINE).note(schema="older", **{"items:claude-code": "{}"})
+    assert query(lake, "select distinct baseline_sha256 from lake.items") == [{"baseline_sha256": None}]
+    skill(home, "b", "new", BEFORE + 86_400)
+    ingest(home, lake)
+    assert items(lake) == [
+        before[0],
+        before[1] | {"valid_to": moment(BEFORE + 86_400)},
+        row("b", "new", moment(BEFORE + 86_400)),
+    ]
+    found = query(lake, "select baseline_sha256 from lake.items order by item, valid_from")
+    assert [r["baseline_sha256"] for r in found] == [sha256("- a: old"), None, sha256("- b: new")]
+
+
+def test_an_older_file_of_another_machine_is_read_beside_newer_ones(home: Path, lake: Path) -> None:
+    skill(home, "a", "old")
+    ingest(home, lake)
+    (path,) = lake.glob("items/**/*.parquet")
+    older = pq.read_table(path, partitioning=None).drop_columns(["baseline_sha256"])
+    for name in ("another-items.parquet", "zebra-items.parquet"):
+        pq.write_table(older, path.with_name(name))
+    found = query(lake, "select baseline_sha256 from lake.items order by baseline_sha256 nulls last")
+    assert [r["baseline_sha256"] for r in found] == [sha256("- a: old"), None, None]
 
 
 def test_a_file_that_was_touched_changes_no_row(home: Path, lake: Path) -> None:

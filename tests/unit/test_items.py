@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import clients
+from pipeline.claude_context import listing_entries
 from pipeline.claude_items import imports, slug
-from pipeline.client import Home
+from pipeline.client import Home, sha256
 from pipeline.config import ConfigFiles, Found, ReadsItems, fingerprint, split_front
 
 
@@ -33,6 +34,22 @@ def read(
     config = ConfigFiles()
     found = list(reader.items(Home(home, environ or {}), [str(project) for project in projects], config))
     return {(item.item_kind, item.item): item for item in found}, config
+
+
+def carried(client: str, home: Path, *projects: Path) -> dict[tuple[str, str], str | None]:
+    """The texts that the items put into the context, as they are shown to who asks for them by their hash."""
+    found, _ = read(client, home, *projects)
+    reader = clients.load(client)
+    assert isinstance(reader, ReadsItems)
+    asked: dict[str, str | None] = {item.baseline_sha256: None for item in found.values() if item.baseline_sha256}
+    for _ in reader.items(Home(home, {}), [str(project) for project in projects], ConfigFiles(texts=asked)):
+        pass
+    shown = {key: asked.get(item.baseline_sha256 or "") for key, item in found.items()}
+    for key, text in shown.items():
+        item = found[key]
+        assert item.baseline_sha256 == (sha256(text) if text else None)
+        assert item.baseline_chars == len(text or "") or (item.baseline_chars, text) == (None, None)
+    return shown
 
 
 def sizes(found: dict[tuple[str, str], Found]) -> dict[tuple[str, str], tuple[int | None, int | None]]:
@@ -69,6 +86,29 @@ def test_skills_and_commands_of_the_person(home: Path) -> None:
     assert {item.scope for item in found.values()} == {"user"}
 
 
+def test_the_entry_of_a_skill_is_the_text_that_a_transcript_lists(home: Path) -> None:
+    """As it is cut out of a listing: so the two have one hash, and one count."""
+    skills = home / ".claude" / "skills"
+    skill(skills / "pdf", "description: Reads PDFs")
+    skill(skills / "lines", "description: |\n  First: this.\n  - then that\nwhen_to_use: always")
+    skill(skills / "long", f"description: {'x' * 2000}")
+    skill(skills / "silent", "description: no\ndisable-model-invocation: true")
+    skill(skills / "none", "version: 1", "")
+    put(home / ".claude" / "commands" / "git" / "push.md", "Push it.\n")
+    shown = carried("claude-code", home)
+    listed = [
+        ("git:push", "- git:push: Push it."),
+        ("lines", "- lines: First: this.\n- then that - always"),
+        ("long", f"- long: {'x' * 1535}\u2026"),
+        ("none", "- none"),
+        ("pdf", "- pdf: Reads PDFs"),
+    ]
+    assert sorted((name, text) for (_, name), text in shown.items() if text) == listed
+    assert shown["skill", "silent"] is None
+    content = "\n".join(text for _, text in listed)
+    assert listing_entries(content, [name for name, _ in listed], None) == listed
+
+
 def test_settings_decide_what_is_listed(home: Path) -> None:
     for name in ("a", "b", "c"):
         skill(home / ".claude" / "skills" / name, "description: 0123456789")
@@ -94,6 +134,18 @@ def test_imports_of_instruction_files(home: Path) -> None:
     found, _ = read("claude-code", home)
     imported = {str(root.parent / f"{name}.md"): (None, 5) for name in "abcd"}  # four hops
     assert at_paths(found) == {str(root): (None, len(text) - len("<!-- note -->\n")), **imported}
+
+
+def test_the_text_of_an_instruction_file_is_what_is_sent_of_it(home: Path) -> None:
+    root = home / ".claude"
+    put(root / "CLAUDE.md", "---\na: b\n---\nFirst.\n<!-- a note -->\n@more.md\n```\n<!-- code -->\n```\n")
+    put(root / "more.md", "More.\r\n")
+    put(root / "rules" / "empty.md", "<!-- nothing else -->\n")
+    assert carried("claude-code", home) == {
+        ("instruction", str(root / "CLAUDE.md")): "First.\n@more.md\n```\n<!-- code -->\n```\n",
+        ("instruction", str(root / "more.md")): "More.\n",
+        ("instruction", str(root / "rules" / "empty.md")): None,
+    }
 
 
 def test_instruction_files_of_a_project_and_above(home: Path, tmp_path: Path) -> None:
@@ -144,6 +196,7 @@ def test_memory_is_cut(home: Path, tmp_path: Path) -> None:
     found, _ = read("claude-code", home, project)
     (item,) = found.values()
     assert (item.item_kind, item.project, item.baseline_chars) == ("memory", str(project), 1000)
+    assert list(carried("claude-code", home, project).values()) == ["line\n" * 200]
     put(home / ".claude" / "settings.json", '{"autoMemoryEnabled": false}')
     assert not read("claude-code", home, project)[0]
 
@@ -225,6 +278,9 @@ def test_skills_of_codex(home: Path, tmp_path: Path) -> None:
     assert sizes(found)["skill", "quiet"][0] == 0
     ours = found["skill", "ours"]
     assert ours.baseline_chars == len(f"- ours:  (file: {ours.path})") + 1024
+    shown = carried("codex", home, app)
+    assert shown["skill", "pdf"] == f"- pdf: Reads PDFs (file: {pdf})"
+    assert shown["skill", "quiet"] is None
     assert not config.warnings
 
 
@@ -245,6 +301,16 @@ def test_agents_md_files(home: Path, tmp_path: Path) -> None:
         str(repo / "AGENTS.md"): (str(repo), 10),
         str(repo / "a" / "NOTES.md"): (str(repo / "a"), 2),
     }
+    assert sorted(filter(None, carried("codex", home, repo / "a" / "b").values())) == ["01", "0123456789", "mine"]
+
+
+def test_a_project_doc_that_is_not_read_whole_has_no_known_text(home: Path, tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    put(app / "AGENTS.md", "x" * (2 << 20))
+    assert carried("codex", home, app) == {("instruction", "AGENTS.md"): "x" * 32_768}
+    put(home / ".codex" / "config.toml", f"project_doc_max_bytes = {4 << 20}\n")
+    (item,) = read("codex", home, app)[0].values()
+    assert (item.baseline_chars, item.baseline_sha256) == (None, None)
 
 
 def test_agents_and_servers_of_codex(home: Path, tmp_path: Path) -> None:
@@ -331,7 +397,18 @@ def test_a_huge_file_is_not_read_whole(home: Path) -> None:
     found, config = read("claude-code", home)
     item = found["skill", "huge"]
     assert (item.baseline_chars, item.body_chars, item.sha256) == (len("- huge: Huge"), None, None)
+    assert item.baseline_sha256 == sha256("- huge: Huge")  # of its beginning, which was read
     assert config.warnings == [f"{path}: larger than 1 MiB; its size in characters is not known"]
+
+
+def test_of_a_huge_file_without_a_description_no_entry_is_known(home: Path) -> None:
+    path = put(home / ".claude" / "commands" / "huge.md", "Huge.\n")
+    put(home / ".claude" / "CLAUDE.md", "Huge.\n")
+    for file in (path, home / ".claude" / "CLAUDE.md"):
+        with file.open("r+b") as stream:
+            stream.truncate(2 << 20)
+    found, _ = read("claude-code", home)
+    assert {(item.baseline_chars, item.baseline_sha256) for item in found.values()} == {(None, None)}
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
