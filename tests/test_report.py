@@ -282,9 +282,9 @@ def test_idle_items_are_those_of_the_view(sample: Path) -> None:
     assert [text for text, _ in grid.column("item")] == [row["item"] for row in rows[:TOP]]
     for heading, name in (
         ("idle cost (tokens)", "idle_cost"),
-        ("spared tokens per request", "spared_tokens_per_request"),
-        ("spared tokens per month", "spared_tokens_per_month"),
-        ("spared usd per month", "spared_usd_per_month"),
+        ("request spared tokens", "request_spared_tokens"),
+        ("month spared tokens", "month_spared_tokens"),
+        ("month spared usd", "month_spared_usd"),
     ):
         assert [number(raw) for _, raw in grid.column(heading)] == [row[name] for row in rows[:TOP]]
         assert all(text.startswith("~") for text, raw in grid.column(heading) if raw)

@@ -28,7 +28,7 @@ _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 _SUMS = ("requests", *MONEY, *_TOKENS, "unpriced_requests", "requests_without_usage")
 _IDLE = (
     "item_kind", "item", "client", "project", "verdict", "evidence", "requests", "tokens", "idle_cost", "idle_usd",
-    "spared_tokens_per_request", "spared_usd_per_request", "spared_tokens_per_month", "spared_usd_per_month",
+    "request_spared_tokens", "request_spared_usd", "month_spared_tokens", "month_spared_usd",
     "last_used_at",
 )  # fmt: skip
 _REWRITES = (
