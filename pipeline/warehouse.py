@@ -329,13 +329,13 @@ class Warehouse:
         order = ", ".join([*first, *(contract.order or contract.grain)])
         return self.ask(f"select {names} from main.{name} order by {order}", window)
 
-    def ask(self, text: str, window: Window | None = None) -> Answer:
-        """The rows of a SELECT of ours, over a window of the public views."""
+    def ask(self, text: str, window: Window | None = None, values: Sequence[Any] | None = None) -> Answer:
+        """The rows of a SELECT of ours, over a window of the public views, with values for its `?`."""
         for variable in VARIABLES:
             self._connection.execute(f'reset variable "{variable}"')
         for variable, value in (window or Window()).variables().items():
             self._connection.execute(f'set variable "{variable}" = ?', [value])
-        return self._made(text) if self._is_small else self._ask(text)
+        return self._made(text, values) if self._is_small else self._ask(text, values)
 
     @cached_property
     def _is_small(self) -> bool:
@@ -343,11 +343,11 @@ class Warehouse:
         sizes = (file.stat().st_size for table in TABLES for file in (self.lake / table).glob("*/*/*.parquet"))
         return sum(sizes) < _SMALL_BYTES
 
-    def _made(self, text: str) -> Answer:
+    def _made(self, text: str, values: Sequence[Any] | None) -> Answer:
         import duckdb
 
         try:
-            self._connection.execute(text)
+            self._connection.execute(text, values)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # it copies the rows; of a small lake there are few
                 return Answer(self._connection.to_arrow_table())
@@ -381,11 +381,11 @@ class Warehouse:
                 raise QueryError(f"{refused} is not allowed here", hint="the lake is read-only for queries")
         return query
 
-    def _ask(self, text: str) -> Answer:
+    def _ask(self, text: str, values: Sequence[Any] | None = None) -> Answer:
         import duckdb
 
         try:
-            relation = self._connection.sql(text)
+            relation = self._connection.sql(text, params=values)
         except duckdb.Error as error:
             raise QueryError(_first_line(error)) from error
         if relation is None:

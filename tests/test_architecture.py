@@ -90,6 +90,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: set[str]) -> None:
     assert not strangers
     assert not {n for n in wheel if "__pycache__" in n}
     assert {"pipeline/__main__.py", "pipeline/py.typed"} <= wheel
+    assert {f"pipeline/report/page.{kind}" for kind in ("html", "css", "js")} <= wheel
 
 
 @pytest.mark.parametrize("folder", ["sql", "data"])

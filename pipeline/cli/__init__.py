@@ -18,6 +18,7 @@ COMMANDS = {
     "run": "Bring the lake up to date, then export every view as CSV (the cron job).",
     "ingest": "Read new transcripts into the lake.",
     "export": "Write views to files.",
+    "report": "Write one HTML page for people: spend, contexts, overhead, what is idle.",
     "sql": "Ask the lake in SQL, read-only.",
     "mcp": "Serve the views and SQL to agents, by MCP on stdin and stdout.",
     "schema": "Show the tables of the lake and the columns of the views.",

@@ -55,14 +55,14 @@ class Column(ABC):
         return not self.summed or self.total() == self.cells[0]  # a sum says more, but for that of zeros
 
 
-def columns(rows: Rows, options: Options) -> list[Column]:
-    """What is shown of a result: flags have become marks, and the two money columns one."""
+def columns(rows: Rows, options: Options, *, one_cost: bool = True) -> list[Column]:
+    """What is shown of a result: flags have become marks, and with `one_cost` the two money columns one."""
     flags = rows.flag_positions()
     hidden = set(flags.values())
     names = [column.name for column in rows.columns]
     written = headings(rows.columns, options)
     zone = _zone(options.timezone)
-    has_cost = set(_COST) <= set(names)
+    has_cost = one_cost and set(_COST) <= set(names)
     made: list[Column] = []
     for i, column in enumerate(rows.columns):
         if i in hidden or (has_cost and column.name == _COST[1]):
