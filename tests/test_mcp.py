@@ -116,9 +116,10 @@ def test_a_tool_a_view_and_one_for_sql(server: Server) -> None:
         assert "limit" in tool.input_schema["properties"]
     by_name = {tool.name: tool for tool in listed}
     window = {"since", "until", "clients", "project", "timezone", "limit"}
-    assert set(by_name["skills"].input_schema["properties"]) == window
-    assert set(by_name["compare"].input_schema["properties"]) == {"by", "a", "b", *window}
-    assert set(by_name["flow"].input_schema["properties"]) == {"session", *window}
+    sized = {"estimator", *window}
+    assert set(by_name["skills"].input_schema["properties"]) == sized
+    assert set(by_name["compare"].input_schema["properties"]) == {"by", "a", "b", *sized}
+    assert set(by_name["flow"].input_schema["properties"]) == {"session", *sized}
     assert set(by_name["prices"].input_schema["properties"]) == {"limit"}
     assert by_name["usage"].input_schema["properties"]["by"]["enum"] == ["day", "week", "month", "session", "block"]
     assert by_name["sql"].input_schema["required"] == ["query"]

@@ -123,6 +123,11 @@ counted as (
     from stg.exact_counts
 ),
 
+rates as (
+    select *
+    from int.model_rates
+),
+
 cut as (
     select
         session_key,
@@ -133,7 +138,7 @@ cut as (
     from intervals
     where
         sha256 in (select counted.sha256 from counted)
-        or client in (select model_rates.client from int.model_rates as model_rates)
+        or client in (select rates.client from rates)
 ),
 
 numbered as (
@@ -155,11 +160,11 @@ runs as (
         min(numbered.seq) as from_seq,
         max(numbered.seq) + 1 as to_seq,
         min(numbered.ts) as ts,
-        min(model_rates.chars_per_token) as chars_per_token
+        min(rates.chars_per_token) as chars_per_token
     from numbered
     inner join keys on numbered.session_key = keys.session_key
-    left join int.model_rates as model_rates
-        on keys.client = model_rates.client and numbered.model_id = model_rates.model_id
+    left join rates
+        on keys.client = rates.client and numbered.model_id = rates.model_id
     group by numbered.session_key, numbered.model_id, numbered.run
 ),
 
@@ -303,11 +308,11 @@ floors as (
             sessions.client_version,
             sessions.session_id,
             windowed.context_tokens,
-            model_rates.chars_per_token
+            rates.chars_per_token
         from windowed
         inner join sessions on windowed.session_key = sessions.session_key
-        left join int.model_rates as model_rates
-            on sessions.client = model_rates.client and windowed.model_id = model_rates.model_id
+        left join rates
+            on sessions.client = rates.client and windowed.model_id = rates.model_id
         where
             windowed.seq = 0
             and windowed.file_seq = 0

@@ -166,12 +166,17 @@ told as (
     group by client, session_id
 ),
 
+installed_items as (
+    select *
+    from int.installed_items
+),
+
 installed as (
     select
         installed_items.*,
         sessions.agent,
         sessions.is_subagent
-    from int.installed_items as installed_items
+    from installed_items
     inner join stg.sessions as sessions
         on installed_items.client = sessions.client and installed_items.session_id = sessions.session_id
     where
@@ -257,7 +262,7 @@ select
     named.from_seq,
     named.until_seq
 from named
-left join int.installed_items as installed_items
+left join installed_items
     on
         named.client = installed_items.client
         and named.session_id = installed_items.session_id
