@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 DATABASE = "agentlens.duckdb"
 REFERENCE = "ref"
 Sort = tuple[str, bool]  # a column, and whether the largest comes first; n/a is last either way
-VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session", "a", "b", "estimator")
+VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session", "a", "b", "rates")
+CALIBRATED = "calibrated"  # the estimator that goes by what was measured on the lake's own data
+ENOUGH_STEPS = 30  # of a family of models, to go by them
 _SMALL_BYTES = 32 << 20  # of Parquet
 _MEMORY = "800MB"  # of DuckDB, so that the process stays below 1 GB; what is more goes to disk
 _STORAGE = "v0.9.2"  # the oldest that DuckDB 2 writes: 1.1 and 1.4 open it (tried); 1.1 is slow to plan views
@@ -74,7 +76,7 @@ class Window:
             "timezone": self.timezone,
             **self.options,
         }
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: value for name, value in named.items() if value is not None and name != "estimator"}
 
 
 # --- making the file ---------------------------------------------------------------------------------------------
@@ -333,9 +335,38 @@ class Warehouse:
         """The rows of a SELECT of ours, over a window of the public views, with values for its `?`."""
         for variable in VARIABLES:
             self._connection.execute(f'reset variable "{variable}"')
-        for variable, value in (window or Window()).variables().items():
+        window = window or Window()
+        values_of = window.variables()
+        if window.options.get("estimator") == CALIBRATED:
+            values_of["rates"] = self._rates()
+        for variable, value in values_of.items():
             self._connection.execute(f'set variable "{variable}" = ?', [value])
         return self._made(text, values) if self._is_small else self._ask(text, values)
+
+    def _rates(self) -> list[dict[str, Any]]:
+        """Characters a token, by client and family of models, where enough of them were measured."""
+        return [
+            {
+                "client": family["client"],
+                "model_family": family["model_family"],
+                "chars_per_token": family["median_chars_per_token"],
+            }
+            for family in self.calibration()
+            if family["steps"] >= ENOUGH_STEPS
+        ]
+
+    def calibration(self) -> list[dict[str, Any]]:
+        """The rows of the view for all of the lake. Reports look for them each time, so they are kept beside it."""
+        path = self.lake / REFERENCE / "calibration.json"
+        stamp = _stamp(self.lake)
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # not there or not whole: made anew
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if kept["stamp"] == stamp:
+                return list(kept["rows"])
+        rows: list[dict[str, Any]] = self.view("calibration").table().to_pylist()
+        with contextlib.suppress(OSError), put_in_place(path) as made:  # a lake that one may only read has no notes
+            made.write_text(json.dumps({"stamp": stamp, "rows": rows}), encoding="utf-8")
+        return rows
 
     @cached_property
     def _is_small(self) -> bool:
@@ -398,6 +429,16 @@ class Warehouse:
         timer.daemon = True
         timer.start()
         return timer
+
+
+def _stamp(lake: Path) -> str:
+    """What the lake's rows are made of: other files or views, other stamp. Reads no file's content."""
+    digest = hashlib.sha256(fingerprint(lake).encode())
+    for table in ("requests", "tool_calls", "prompts", "context_events", "sessions"):
+        for file in sorted((lake / table).glob("client=*/month=*/*.parquet")):
+            status = file.stat()
+            digest.update(f"{file.relative_to(lake)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -1,13 +1,11 @@
--- One row a client and model whose characters a token were measured often enough: only where they are asked for.
-with families as (
+-- One row a client and model whose characters a token are given (session variable rates), from what was measured.
+with given as (
     select
-        client,
-        model_family,
-        quantile_cont(chars / tokens, 0.5) as chars_per_token
-    from int.calibration_steps
-    where cast(getvariable('estimator') as varchar) = 'calibrated'
-    group by client, model_family
-    having count(*) >= 30
+        unnest(
+            cast(
+                getvariable('rates') as struct(client varchar, model_family varchar, chars_per_token double)[]
+            )
+        ) as rate
 ),
 
 models as (
@@ -19,8 +17,8 @@ models as (
 )
 
 select
-    families.client,
+    given.rate.client,
     models.model_id,
-    families.chars_per_token
-from families
-inner join models on families.model_family = models.model_family
+    given.rate.chars_per_token
+from given
+inner join models on given.rate.model_family = models.model_family

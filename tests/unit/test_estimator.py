@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.estimator import CALIBRATED, sentence
-from pipeline.warehouse import Warehouse
+from pipeline.estimator import sentence
+from pipeline.warehouse import CALIBRATED, Warehouse
 from tests.tools.tables import empty_warehouse, fill
 
 if TYPE_CHECKING:
