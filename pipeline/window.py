@@ -15,7 +15,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from pipeline import contracts
 from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -164,6 +163,8 @@ _OWN: Mapping[str, tuple[OwnOption, ...]] = {
 
 def own_options(view: str) -> tuple[OwnOption, ...]:
     """The options that a view has beside the window. Raises ConfigError for an unknown view."""
+    from pipeline import contracts  # an ingest has no use for them
+
     more = (ESTIMATOR,) if contracts.load(view).sizes_texts else ()
     return (*_OWN.get(view, ()), *more)
 
