@@ -333,13 +333,13 @@ class UsageTracker:
         self,
         tool: str,
         repo_id: str,
-        *,
-        called_at: int | None,
         bytes_served: int = 0,
         bytes_saved: int = 0,
+        *,
         calls: int = 1,
+        called_at: int | None = None,
     ) -> None:
-        """Add calls of a tool. `called_at` is milliseconds since 1970 UTC."""
+        """Add calls of a tool. `called_at` is milliseconds since 1970 UTC; None: when it was is not known."""
         with self._writing() as connection:
             connection.execute(_ADD, (tool, repo_id, calls, called_at, bytes_served, bytes_saved))
 
