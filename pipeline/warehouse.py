@@ -44,7 +44,7 @@ VARIABLES = ("since", "until", "clients", "project", "timezone", "by", "session"
 CALIBRATED = "calibrated"  # the estimator that goes by what was measured on the lake's own data
 ENOUGH_STEPS = 30  # of a family of models, to go by them
 _SMALL_BYTES = 32 << 20  # of Parquet
-_MEMORY = "800MB"  # of DuckDB, so that the process stays below 1 GB; what is more goes to disk
+_MEMORY = "650MB"  # of DuckDB, so that the process stays below 1 GB; what is more goes to disk
 _STORAGE = "v0.9.2"  # the oldest that DuckDB 2 writes: 1.1 and 1.4 open it (tried); 1.1 is slow to plan views
 _DUCKDB_TYPES = {
     "string": "varchar",

@@ -27,9 +27,8 @@ MONEY = ("measured_usd", "estimated_usd")
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _SUMS = ("requests", *MONEY, *_TOKENS, "unpriced_requests", "requests_without_usage")
 _IDLE = (
-    "item_kind", "item", "client", "project", "verdict", "evidence", "requests", "tokens", "idle_cost", "idle_usd",
-    "request_spared_tokens", "request_spared_usd", "month_spared_tokens", "month_spared_usd",
-    "last_used_at",
+    "item_kind", "item", "client", "project", "verdict", "requests", "month_spared_tokens", "month_spared_usd",
+    "request_spared_tokens", "request_spared_usd", "idle_cost", "idle_usd", "tokens", "evidence", "last_used_at",
 )  # fmt: skip
 _REWRITES = (
     "ts", "client", "project", "session_id", "model", "cause", "gap_seconds", "rewritten_tokens", "extra_usd",
