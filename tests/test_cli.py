@@ -20,6 +20,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from pipeline import contracts
+from pipeline.cli.options import FORMAT_NAMES
+from pipeline.export import FORMATS
 from pipeline.lake import lock
 from tests.conftest import Agentlens
 from tests.robustness.transcripts import project, response, responses
@@ -705,6 +707,10 @@ def test_schema_tells_of_tables_and_views(agentlens: Agentlens) -> None:
     assert (baseline["type"], baseline["unit"], baseline["measured"]) == ("BIGINT", "tokens", "baseline_measured")
     only = json.loads(agentlens("schema", "lake.requests", "--format", "json", code=0).stdout)
     assert {row["relation"] for row in only} == {"lake.requests"}
+
+
+def test_every_format_can_be_asked_for() -> None:
+    assert tuple(FORMATS) == FORMAT_NAMES
 
 
 # --- estimators ------------------------------------------------------------------------------------------------------

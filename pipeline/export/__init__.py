@@ -13,11 +13,12 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from pipeline.contracts import ViewColumn
 from pipeline.errors import ConfigError, ExportError, QueryError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pipeline.contracts import ViewColumn
 
 BATCH_ROWS = 16_384  # what is held in memory at a time, however large the batches come in
 ALWAYS, NEVER = "always", "never"
@@ -148,6 +149,8 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 def columns_of(schema: pa.Schema) -> tuple[ViewColumn, ...]:
     """Columns of a result that no contract describes: nothing is known of what they mean."""
+    from pipeline.contracts import ViewColumn  # not when this is imported: the command line wants the formats' names
+
     return tuple(ViewColumn(name=column.name, type=_type_name(column.type), doc="") for column in schema)
 
 
