@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.contracts import public_names
+from pipeline.errors import ConfigError
 from pipeline.paths import default_lake
 from pipeline.warehouse import Answer, Window, connect, refresh
+from pipeline.window import own_options, own_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,11 +49,15 @@ class Lake:
         `by` is for `usage` and `compare`, `a` and `b` (`column=value`) for `compare`, `session` (an id or how
         one begins) for `flow` and `timeline`, `estimator` (chars4 or calibrated) for sizes of texts. `since` is
         included, `until` is not; a time without a zone is UTC. NULL is n/a: not recorded. A column
-        `<count>_measured` tells whether that count is measured. Raises ConfigError for an unknown view, LakeError if
-        there is no lake.
+        `<count>_measured` tells whether that count is measured. Raises ConfigError for an unknown view or option,
+        LakeError if there is no lake.
         """
         asked = {"by": by, "session": session, "a": a, "b": b, "estimator": estimator}
-        options = {name: value for name, value in asked.items() if value is not None}
+        known = [option.name for option in own_options(name)]
+        for option, value in asked.items():
+            if value is not None and option not in known:
+                raise ConfigError(f"{name} has no option {option!r}", hint=f"it has: {', '.join(known) or 'none'}")
+        options = own_values(name, asked)
         window = Window(_aware(since), _aware(until), tuple(clients), project, timezone, options)
         with connect(self.path) as warehouse:
             return _frame(warehouse.view(name, window))

@@ -103,3 +103,17 @@ def test_views_are_made_where_they_are_missing(tmp_path: Path) -> None:
     ingest(SAMPLE, tmp_path / "lake", names=("codex",))
     (tmp_path / "lake" / "agentlens.duckdb").unlink()
     assert pipeline.open_lake(tmp_path / "lake").view("requests").height
+
+
+def test_options_are_those_of_the_command(sample: Path) -> None:
+    lake = pipeline.open_lake(sample)
+    assert lake.view("skills", estimator="calibrated").height == lake.view("skills").height
+    (session,) = lake.sql("select min(session_id) as id from flow")["id"].to_list()
+    assert lake.view("flow", session=session)["session_id"].unique().to_list() == [session]
+    assert lake.view("compare", a="client=codex", b="client=claude-code").height == 3
+    with pytest.raises(ConfigError, match="none of chars4, calibrated"):
+        lake.view("skills", estimator="exactly")
+    with pytest.raises(ConfigError, match="no option 'by'"):
+        lake.view("skills", by="day")
+    with pytest.raises(ConfigError, match="give both"):
+        lake.view("compare", a="client=codex")
