@@ -9,7 +9,7 @@ sessions compacted in the middle and told all of it again, ten skill bodies load
 from __future__ import annotations
 
 import argparse
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,18 +19,9 @@ from pathlib import Path
 import duckdb
 
 from pipeline import schema
-from pipeline.warehouse import refresh
+from pipeline.warehouse import DUCKDB_TYPES, refresh
 
 _MONTH = "2026-06"
-_TYPES = {
-    "string": "varchar",
-    "bigint": "bigint",
-    "double": "double",
-    "boolean": "boolean",
-    "timestamp": "timestamptz",
-    "list<string>": "varchar[]",
-}
-
 _ROWS = {
     "sessions": """
         select 's' || i as session_id, 'f' || i as source_id, '/home/ada/project-' || i % 40 as project,
@@ -76,7 +67,7 @@ def make(lake: Path, requests: int, sessions: int, items: int) -> None:
             folder = lake / table / "client=claude-code" / f"month={_MONTH}"
             folder.mkdir(parents=True)
             columns = schema.columns(table)
-            typed = ", ".join(f"cast(null as {_TYPES[column.type]}) as {column.name}" for column in columns)
+            typed = ", ".join(f"cast(null as {DUCKDB_TYPES[column.type]}) as {column.name}" for column in columns)
             empty = f"select {typed} where false"
             common = f"select *, 'bench' as machine from ({rows})"
             connection.execute(
@@ -91,18 +82,11 @@ def measure(lake: Path, view: str) -> tuple[float, float, float]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pipeline", view, "--lake", str(lake), "-f", "csv", "-o", f"{folder}/x.csv"]
         with subprocess.Popen(command) as process:
-            _, status, usage = _wait(process)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
     if status:
         raise SystemExit(f"{view} failed")
     return time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-
-
-def _wait(process: subprocess.Popen[bytes]) -> tuple[int, int, resource.struct_rusage]:
-    import os
-
-    pid, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return pid, process.returncode, usage
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pipeline.contracts import public_names
 from pipeline.errors import ConfigError
 from pipeline.paths import default_lake
-from pipeline.warehouse import Answer, Window, connect, refresh
+from pipeline.warehouse import Answer, Window, connect, connect_current
 from pipeline.window import own_options, own_values
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ class Lake:
 def open_lake(path: str | os.PathLike[str] | None = None) -> Lake:
     """Open the lake at a path, or the default one. Raises LakeError if there is none."""
     lake = Path(path) if path is not None else default_lake(os.environ)
-    if lake.exists():
-        refresh(lake)
-    with connect(lake):
+    with connect_current(lake):
         return Lake(lake)
 
 

@@ -46,7 +46,7 @@ ENOUGH_STEPS = 30  # of a family of models, to go by them
 _SMALL_BYTES = 32 << 20  # of Parquet
 _MEMORY = "650MB"  # of DuckDB, so that the process stays below 1 GB; what is more goes to disk
 _STORAGE = "v0.9.2"  # the oldest that DuckDB 2 writes: 1.1 and 1.4 open it (tried); 1.1 is slow to plan views
-_DUCKDB_TYPES = {
+DUCKDB_TYPES = {
     "string": "varchar",
     "bigint": "bigint",
     "double": "double",
@@ -209,7 +209,7 @@ def _full_table(lake: Path, table: str) -> str:
 
 def _empty_table(table: str) -> str:
     """A relation of a table's form without rows, as a glob of nothing is an error."""
-    typed = [f"cast(null as {_DUCKDB_TYPES[c.type]}) as {c.name}" for c in (*PARTITION_KEYS, *columns(table))]
+    typed = [f"cast(null as {DUCKDB_TYPES[c.type]}) as {c.name}" for c in (*PARTITION_KEYS, *columns(table))]
     return f"select {', '.join(typed)} where false"
 
 
@@ -371,8 +371,7 @@ class Warehouse:
     @cached_property
     def _is_small(self) -> bool:
         """Does any answer fit into memory? Then it is made at once: rows on demand cost planning a view twice."""
-        sizes = (file.stat().st_size for table in TABLES for file in (self.lake / table).glob("*/*/*.parquet"))
-        return sum(sizes) < _SMALL_BYTES
+        return sum(status.st_size for _, status in _data_files(self.lake)) < _SMALL_BYTES
 
     def _made(self, text: str, values: Sequence[Any] | None) -> Answer:
         import duckdb
@@ -434,11 +433,17 @@ class Warehouse:
 def _stamp(lake: Path) -> str:
     """What the lake's rows are made of: other files or views, other stamp. Reads no file's content."""
     digest = hashlib.sha256(fingerprint(lake).encode())
-    for table in ("requests", "tool_calls", "prompts", "context_events", "sessions"):
-        for file in sorted((lake / table).glob("client=*/month=*/*.parquet")):
-            status = file.stat()
-            digest.update(f"{file.relative_to(lake)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    for path, status in sorted(_data_files(lake)):
+        digest.update(f"{path.relative_to(lake)} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+def _data_files(lake: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The Parquet files of a lake; one that a run takes away just now is none."""
+    for table in TABLES:
+        for path in (lake / table).glob("client=*/month=*/*.parquet"):
+            with contextlib.suppress(FileNotFoundError):
+                yield path, path.stat()
 
 
 @contextmanager
@@ -456,6 +461,15 @@ def connect(lake: Path, *, locked_down: bool = True) -> Iterator[Warehouse]:
         if locked_down:
             _lock_down(connection, lake)
         yield Warehouse(connection, lake)
+
+
+@contextmanager
+def connect_current(lake: Path) -> Iterator[Warehouse]:
+    """The same with views of today, which are made where they are not there. Raises LakeError, ConfigError too."""
+    if lake.exists():
+        refresh(lake)
+    with connect(lake) as warehouse:
+        yield warehouse
 
 
 @contextmanager

@@ -77,12 +77,10 @@ def export_book(
     """Write views to one file, which has room for several."""
     from pipeline.cli.render import destination, not_to_a_terminal, sizing, view_rows
     from pipeline.export import Options, write_all
-    from pipeline.warehouse import connect, refresh
+    from pipeline.warehouse import connect_current
 
     not_to_a_terminal(format_name, output)
-    if lake.exists():
-        refresh(lake)
-    with connect(lake) as warehouse, destination(output) as stream:
+    with connect_current(lake) as warehouse, destination(output) as stream:
         window = window_of(chosen, own)
         said = sizing(warehouse, names, own)
         results = (view_rows(warehouse.view(name, window), name, said) for name in names)
@@ -101,11 +99,9 @@ def export_views(
 ) -> None:
     """Write each view to a file of its name in a folder, and say in one line how sizes of texts were estimated."""
     from pipeline.cli.render import sizing, view_rows, write
-    from pipeline.warehouse import connect, refresh
+    from pipeline.warehouse import connect_current
 
-    if lake.exists():
-        refresh(lake)
-    with connect(lake) as warehouse:
+    with connect_current(lake) as warehouse:
         for name in names:
             rows = view_rows(warehouse.view(name, window_of(chosen, own)), name)
             write(rows, format_name, str(folder / f"{name}.{format_name}"), newline=newline, timezone=chosen.timezone)

@@ -37,13 +37,11 @@ def show_view(
     sort: Sequence[Sort] = (),
 ) -> None:
     """Write a view's rows of a window. `own` is what the view asks for beside it, by session variable."""
-    from pipeline.warehouse import connect, refresh
+    from pipeline.warehouse import connect_current
 
-    if lake.exists():
-        refresh(lake)
-    with connect(lake) as warehouse:
+    with connect_current(lake) as warehouse:
         # Before the view is asked: its rows are made while they are written.
-        said = sizing(warehouse, [name], own) if is_table(format_name, output) else ""
+        said = sizing(warehouse, [name], own) if format_for(format_name, output) == "table" else ""
         rows = view_rows(warehouse.view(name, window_of(chosen, own), sort), name, said)
         write(
             rows,
@@ -100,7 +98,7 @@ def write(
     from pipeline.export import write as export
 
     to_stdout = output in (None, "-")
-    chosen = "table" if is_table(format_name, output) else format_name or format_of(output) or "csv"
+    chosen = format_for(format_name, output)
     not_to_a_terminal(chosen, output)
     options = Options(
         width=table_width(to_stdout=to_stdout),
@@ -116,10 +114,10 @@ def write(
         export(chosen, rows, stream, options)
 
 
-def is_table(format_name: str | None, output: str | None) -> bool:
-    """Is it for a person's eyes?"""
+def format_for(format_name: str | None, output: str | None) -> str:
+    """The format that was asked for, by its name or that of a file; else a table for a person's eyes, and CSV."""
     to_terminal = output in (None, "-") and is_terminal()
-    return (format_name or format_of(output) or ("table" if to_terminal else "csv")) == "table"
+    return format_name or format_of(output) or ("table" if to_terminal else "csv")
 
 
 def has_color() -> bool:

@@ -35,13 +35,11 @@ def command(lake: Path, output: str, title: str, sessions: int, estimator: str |
     """
     from pipeline.cli.render import destination
     from pipeline.report.page import Wanted, write
-    from pipeline.warehouse import connect, refresh
+    from pipeline.warehouse import connect_current
     from pipeline.window import window_of
 
     window = window_of(filters(**options), {"estimator": estimator} if estimator else {})
-    if lake.exists():
-        refresh(lake)
-    with connect(lake) as warehouse:
+    with connect_current(lake) as warehouse:
         page = write(warehouse, window, Wanted(title, sessions), datetime.now(UTC))
     with destination(output) as stream:
         stream.write(page)

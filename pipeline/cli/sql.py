@@ -29,11 +29,9 @@ def command(
     """  # noqa: D301 - click takes the character \b for "leave these lines as they are"
     from pipeline.cli.render import write
     from pipeline.export import Rows, columns_of
-    from pipeline.warehouse import connect, refresh
+    from pipeline.warehouse import connect_current
 
     text = sys.stdin.read() if query == "-" else query
-    if lake.exists():
-        refresh(lake)
-    with connect(lake) as warehouse:
+    with connect_current(lake) as warehouse:
         batches = warehouse.sql(text).batches()
         write(Rows("sql", columns_of(batches.schema), batches), format_name, output, newline=newline, limit=limit)

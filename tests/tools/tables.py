@@ -15,21 +15,13 @@ import msgspec
 from pipeline import contracts, prices, retrieval
 from pipeline.paths import resource
 from pipeline.schema import PARTITION_KEYS, TABLES, Column, columns
-from pipeline.warehouse import ordered
+from pipeline.warehouse import DUCKDB_TYPES, ordered
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PRICES = ROOT / "tests" / "views" / "prices.csv"  # of a model that exists nowhere, in round numbers
-TYPES = {
-    "string": "varchar",
-    "bigint": "bigint",
-    "double": "double",
-    "boolean": "boolean",
-    "timestamp": "timestamp with time zone",
-    "list<string>": "varchar[]",
-}
 FIXED = {  # of columns that have no default and seldom matter
     "client": "claude-code",
     "month": "2026-03",
@@ -52,7 +44,7 @@ def empty_warehouse() -> Iterator[duckdb.DuckDBPyConnection]:
         for schema in ("lake", "ref", "stg", "int"):
             made.execute(f"create schema {schema}")
         for table in TABLES:
-            declared = ", ".join(f"{c.name} {TYPES[c.type]}" for c in table_columns(table))
+            declared = ", ".join(f"{c.name} {DUCKDB_TYPES[c.type]}" for c in table_columns(table))
             made.execute(f"create table lake.{table} ({declared})")
         for name, rows in prices.tables(prices.load(resource("data"), None)).items():
             made.register("arriving", rows.slice(0, 0))
@@ -85,7 +77,7 @@ def _reference(own_prices: Path) -> dict[str, pa.Table]:
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    kinds = {column.name: TYPES[column.type] for column in table_columns(table)}
+    kinds = {column.name: DUCKDB_TYPES[column.type] for column in table_columns(table)}
     given = {name for row in rows for name in row}
     assert given <= set(kinds), f"{table}: no such columns: {given - set(kinds)}"
     values = [_cells(table, row, number) for number, row in enumerate(rows)]
