@@ -22,6 +22,7 @@ from pipeline.export.marks import money
 from pipeline.report import charts
 from pipeline.report.data import POINTS, TOP, Asked
 from pipeline.report.page import Wanted, write
+from pipeline.report.tables import Cell
 from pipeline.warehouse import Window, connect
 from tests.conftest import Agentlens
 from tests.robustness.transcripts import project
@@ -273,6 +274,11 @@ def test_measured_and_estimated_money_stand_apart(hostile: Path) -> None:
     unpriced = [row for i, row in enumerate(zip(*map(grid.column, MONEY), strict=True)) if i != place]
     assert set(unpriced) == {(("n/a", None), ("n/a", None))}
     assert len([tag for tag, _ in reader.elements if tag == "svg"]) == 2 + 1 + 1  # money twice, context, overhead
+
+
+def test_only_a_number_is_marked_as_an_estimate() -> None:
+    cells = Cell("~5", 5), Cell("~/skills/pdf", "~/skills/pdf"), Cell("n/a"), Cell("n/a", "n/a"), Cell("5", 5)
+    assert [cell.mark for cell in cells] == ["estimated", "", "na", "", ""]
 
 
 def test_idle_items_are_those_of_the_view(sample: Path) -> None:

@@ -151,14 +151,19 @@ def _drawn(layout: Layout, options: Options, *, totals: bool) -> list[str]:
     painted = _painter(color=options.color)
     height = max(map(len, layout.headings))
     above = [[""] * (height - len(heading)) + heading for heading in layout.headings]
-    lines = [_row(layout, [heading[i] for heading in above], lambda cell: painted(cell, _BOLD)) for i in range(height)]
+
+    def bold(cell: str, _: Column) -> str:
+        return painted(cell, _BOLD)
+
+    lines = [_row(layout, [heading[i] for heading in above], bold) for i in range(height)]
     rule = _GAP.join("─" * width for width in layout.widths)
     lines.append(rule)
 
-    def mark(cell: str) -> str:
+    def mark(cell: str, column: Column) -> str:
         if cell.strip() == NA:
             return painted(cell, _DIM)
-        return painted(cell, _YELLOW) if cell.lstrip().startswith(ESTIMATED) else cell
+        is_estimate = column.is_number and cell.lstrip().startswith(ESTIMATED)  # a path may begin with a ~, too
+        return painted(cell, _YELLOW) if is_estimate else cell
 
     rows = zip(*(column.cells for column in layout.columns), strict=True)
     lines += [_row(layout, cells, mark) for cells in rows]
@@ -166,7 +171,7 @@ def _drawn(layout: Layout, options: Options, *, totals: bool) -> list[str]:
         cells = [column.total() for column in layout.columns]
         if not layout.columns[0].summed:
             cells[0] = _TOTAL
-        lines += [rule, _row(layout, cells, lambda cell: painted(cell, _BOLD))]
+        lines += [rule, _row(layout, cells, bold)]
     return lines
 
 
@@ -174,13 +179,13 @@ def _painter(*, color: bool) -> Callable[[str, str], str]:
     return lambda cell, style: f"{style}{cell}{_PLAIN}" if color and cell.strip() else cell
 
 
-def _row(layout: Layout, cells: Sequence[str], paint: Callable[[str], str]) -> str:
+def _row(layout: Layout, cells: Sequence[str], paint: Callable[[str, Column], str]) -> str:
     """A line. Blanks at its end are left away."""
     parts = []
     for column, width, cell in zip(layout.columns, layout.widths, cells, strict=True):
         shown = cell if column.is_number else shortened(cell, width)
         blanks = " " * (width - cell_width(shown))
-        parts.append(blanks + paint(shown) if column.is_number else paint(shown) + blanks)
+        parts.append(blanks + paint(shown, column) if column.is_number else paint(shown, column) + blanks)
     return _GAP.join(parts).rstrip()
 
 

@@ -29,10 +29,11 @@ class Cell:
 
     @property
     def mark(self) -> str:
-        """The class of its mark."""
-        if self.text == NA:
-            return "na"
-        return "estimated" if self.text.startswith(ESTIMATED) else ""
+        """The class of its mark. A name may begin with a ~, too, or be n/a: it has none."""
+        if self.raw is None:
+            return "na" if self.text == NA else ""
+        is_number = not isinstance(self.raw, str)
+        return "estimated" if is_number and self.text.startswith(ESTIMATED) else ""
 
     @property
     def is_long(self) -> bool:

@@ -225,6 +225,13 @@ def test_colours_only_when_asked_for() -> None:
     assert coloured == plain
 
 
+def test_a_name_that_begins_with_the_mark_is_no_estimate() -> None:
+    records = [("codex", "~/skills/pdf", 1, 5, 6, False)]
+    (line,) = [line for line in lines_of(rows_of(CONTEXT, records), Options(color=True)) if "~/skills/pdf" in line]
+    assert "\x1b[33m~5\x1b[0m" in line
+    assert "\x1b[33m~/skills/pdf" not in line
+
+
 # --- narrow terminals ------------------------------------------------------------------------------------------------
 
 NARROW = [
